@@ -1,0 +1,102 @@
+//! All facts about one container, taken together.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use super::{
+    BundleFact, CgroupTree, Controllers, MountFact, ProcessFact, RuncState, RuntimeAnswer, RuntimeProcess,
+    ShimAnswer,
+};
+use crate::ident::{CgroupPath, ContainerKey, Lookup, ProcessKey};
+
+/// Why we know that a cgroup belongs to a container of our containerd. Strongest first; a name is not enough.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "from")]
+pub enum Provenance {
+    /// The bundle's `config.json` names it.
+    Bundle {
+        /// The bundle.
+        path: PathBuf,
+    },
+    /// The container record's spec names it.
+    Record {
+        /// The containerd that has the record.
+        address: String,
+    },
+    /// We saw it, by id, while a bundle or record named it; kept in the state file.
+    Seen,
+}
+
+/// One look at one container whose cgroup exists in at least one hierarchy.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Sighting {
+    /// The container.
+    pub container: ContainerKey,
+    /// How we know the cgroup is its.
+    pub provenance: Provenance,
+    /// Its cgroup's path, the same in every hierarchy.
+    pub cgroup: CgroupPath,
+    /// One tree a hierarchy in which the path exists; never empty.
+    pub trees: Vec<CgroupTree>,
+    /// Hierarchies that could not be read at all.
+    pub unreadable: Vec<String>,
+    /// Members of all trees, each once, in order of tgid.
+    pub processes: Vec<ProcessFact>,
+    /// The bundle, if there is one.
+    pub bundle: Lookup<BundleFact>,
+    /// The runtime's own state.
+    pub runc_state: Lookup<RuncState>,
+    /// Every containerd's answer, ours and foreign. Empty only if none is known, which proves nothing.
+    pub runtimes: Vec<RuntimeAnswer>,
+    /// Answers of the live shims that may serve this container.
+    pub shims: Vec<ShimAnswer>,
+    /// Runtime commands in flight that name this container, or that are ancestors of a member.
+    pub in_flight: Vec<RuntimeProcess>,
+    /// Ancestors of members that are live shims, engines (`conmon`) or runtimes, and so own the members.
+    pub supervisors: Vec<RuntimeProcess>,
+    /// Members that must never be killed: ourselves, PID 1, a containerd, a kubelet, a shim.
+    pub protected_members: Vec<ProcessFact>,
+    /// The cgroup of another known container that encloses this one.
+    pub enclosed_by: Option<ContainerKey>,
+    /// Mounts at or below the bundle's rootfs, outermost first.
+    pub mounts: Lookup<Vec<MountFact>>,
+}
+
+// === impl Sighting ===
+
+impl Sighting {
+    /// Whether any task is in any tree; an unanswered question outweighs a "no".
+    pub fn populated(&self) -> Lookup<bool> {
+        let mut answer = Lookup::Found(false);
+        for tree in &self.trees {
+            match &tree.populated {
+                Lookup::Found(true) => return Lookup::Found(true),
+                Lookup::Found(false) | Lookup::NotFound => {}
+                Lookup::Unavailable(reason) => answer = Lookup::Unavailable(reason.clone()),
+            }
+        }
+        answer
+    }
+
+    /// Incarnations of all members.
+    pub fn members(&self) -> impl Iterator<Item = ProcessKey> + '_ {
+        self.processes.iter().map(|process| process.key)
+    }
+
+    /// The tree of the hierarchy that processes are killed through: the freezer's on v1 and hybrid, else v2's.
+    pub fn kill_tree(&self) -> Option<&CgroupTree> {
+        let with = |wanted| self.trees.iter().find(|tree| tree.controllers == wanted);
+        with(Controllers::Freezer).or_else(|| with(Controllers::Unified))
+    }
+
+    /// Members listed in some hierarchy but neither in the freezer's nor in v2's tree.
+    pub fn stray_members(&self) -> impl Iterator<Item = &ProcessFact> {
+        self.processes.iter().filter(|process| {
+            !self
+                .trees
+                .iter()
+                .any(|tree| tree.controllers != Controllers::Other && tree.lists(process.key.tgid))
+        })
+    }
+}

@@ -1,0 +1,17 @@
+//! What one look at the node returned: plain data, made by the readers of layer 2, judged by layer 1.
+//!
+//! A fact carries no opinion. Each question that can fail is a [`Lookup`](crate::ident::Lookup), so that a
+//! failed question stays visible up to the verdict.
+
+mod cgroup;
+mod container;
+mod process;
+mod runtime;
+
+pub use cgroup::{CgroupNode, CgroupTree, Controllers, Freeze};
+pub use container::{Provenance, Sighting};
+pub use process::{ProcessFact, ProcessState, RuntimeProcess, RuntimeRole};
+pub use runtime::{
+    BundleFact, ContainerRecord, CreateProgress, MountFact, Ownership, RuncState, RuntimeAnswer, ServerFact,
+    ShimAnswer, TaskStatus,
+};

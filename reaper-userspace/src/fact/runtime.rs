@@ -1,0 +1,135 @@
+//! What containerd, its shims, runc and the bundles on disk say.
+
+use std::path::PathBuf;
+
+use serde::Serialize;
+
+use crate::ident::{CgroupPath, ContainerId, ContainerKey, Lookup, ProcessKey, Tgid};
+
+/// Whether a containerd is one the operator asked us to work for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Ownership {
+    /// Configured, or the default address.
+    Ours,
+    /// Discovered on the node: asked, because it may own the container, never worked for.
+    Foreign,
+}
+
+/// Status of a task, as containerd and shims report it (`api/types/task/task.proto`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TaskStatus {
+    /// Also what containerd says of a create in flight and of a shim that does not answer.
+    Unknown,
+    /// Created, not started.
+    Created,
+    /// Running.
+    Running,
+    /// Exited, not deleted.
+    Stopped,
+    /// Paused by a user.
+    Paused,
+    /// About to be paused.
+    Pausing,
+}
+
+/// The containerd process behind a socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct ServerFact {
+    /// Its incarnation: a restart changes it.
+    pub process: ProcessKey,
+}
+
+/// A container record of containerd, reduced to what correlation needs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ContainerRecord {
+    /// The container.
+    pub key: ContainerKey,
+    /// The cgroup that its spec names, resolved with its runtime's driver.
+    pub cgroup: Lookup<CgroupPath>,
+    /// Id of the group (pod sandbox) whose shim serves it; its own id where there is no group.
+    pub group: ContainerId,
+}
+
+/// How far `runc create` came, read from which files the bundle has (`init.pid` is written last).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CreateProgress {
+    /// No `options.json`: this bundle never ran runc, so it has no cgroup.
+    NeverRan,
+    /// `options.json` without `init.pid`: create did not finish.
+    Started,
+    /// `init.pid` is there.
+    Finished,
+}
+
+/// A bundle directory `STATE/io.containerd.runtime.v2.task/NS/ID`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct BundleFact {
+    /// The container it is for.
+    pub key: ContainerKey,
+    /// The directory.
+    pub path: PathBuf,
+    /// The cgroup that its `config.json` names, resolved with the driver that its `options.json` names.
+    pub cgroup: Lookup<CgroupPath>,
+    /// Group id from the annotations of its `config.json`; its own id where there is none.
+    pub group: Lookup<ContainerId>,
+    /// How far create came.
+    pub progress: Lookup<CreateProgress>,
+    /// The number in `init.pid`: stale by nature, evidence only together with a membership.
+    pub init_pid: Lookup<Tgid>,
+}
+
+/// `state.json` of runc (or `status` of crun) below the runtime's root.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct RuncState {
+    /// The file.
+    pub path: PathBuf,
+    /// Init as recorded; `None` while a create is under way (runc 1.3.1 to 1.3.4 write -1).
+    pub init: Option<ProcessKey>,
+    /// Whether exactly that incarnation is alive, not a zombie.
+    pub init_alive: Lookup<bool>,
+}
+
+/// What one containerd said about one container.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct RuntimeAnswer {
+    /// gRPC address.
+    pub address: String,
+    /// Ours or foreign.
+    pub ownership: Ownership,
+    /// The process that serves it.
+    pub server: Lookup<ServerFact>,
+    /// `tasks.Get` in the container's namespace.
+    pub task: Lookup<TaskStatus>,
+    /// `containers.Get` in the container's namespace.
+    pub record: Lookup<()>,
+    /// Another container of this containerd (any namespace) whose spec names the same cgroup, one above or one
+    /// below it.
+    pub overlapping: Lookup<Vec<ContainerKey>>,
+}
+
+/// What one live shim said about one container.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ShimAnswer {
+    /// The shim.
+    pub process: ProcessKey,
+    /// gRPC address of its containerd, from its argv.
+    pub containerd: String,
+    /// Whether that containerd is ours.
+    pub ownership: Ownership,
+    /// `State` for the container's id: `NotFound` is the shim's own "container not created".
+    pub task: Lookup<TaskStatus>,
+}
+
+/// A mount at or below a bundle's rootfs, in the mount namespace of the containerd that made it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct MountFact {
+    /// Mount id in that namespace.
+    pub mount_id: u32,
+    /// Mount point in that namespace.
+    pub target: PathBuf,
+    /// A process in that mount namespace.
+    pub namespace_of: ProcessKey,
+}

@@ -1,0 +1,9 @@
+//! cgroup-reaper: finds container cgroups that leaked, proves it, and reaps exactly those.
+//!
+//! Layers, lowest first; a module uses its own layer's neighbours only as `xtask check layers` allows:
+//! 0 [`ident`] [`time`] [`fact`] · 1 `policy` `inventory` `verdict` `plan` ·
+//! 2 `probe` `cgroupfs` `procfs` `runtime` `mounts` `audit` `metrics` · 3 `survey` `reap` · 4 `daemon` `cli`.
+
+pub mod fact;
+pub mod ident;
+pub mod time;

@@ -1,0 +1,1 @@
+//! Fixtures for tests and the demo.

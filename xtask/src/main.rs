@@ -1,0 +1,45 @@
+//! Developer commands: `cargo xtask help` lists them. One file each.
+
+mod build;
+mod check;
+mod demo;
+mod lint;
+mod setup;
+mod test;
+
+use clap::{Parser, Subcommand};
+
+#[derive(Debug, Parser)]
+#[command(name = "cargo xtask", about = "Developer commands of cgroup-reaper", disable_version_flag = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Install what building and testing need (Debian, as root), or print the commands to type
+    Setup,
+    /// Build target/release/cgroup-reaper, one static binary with the BPF object inside
+    Build(build::Args),
+    /// See the main job: real leaks on a throwaway containerd, found and reaped
+    Demo(demo::Args),
+    /// Run every check and test (what CI runs)
+    Test(test::Args),
+    /// Formatting, clippy and rustdoc, all warnings denied
+    Lint,
+    /// Structural checks
+    #[command(subcommand)]
+    Check(check::Check),
+}
+
+fn main() -> anyhow::Result<()> {
+    match Cli::parse().command {
+        Command::Setup => setup::run(),
+        Command::Build(args) => build::run(&args),
+        Command::Demo(args) => demo::run(&args),
+        Command::Test(args) => test::run(&args),
+        Command::Lint => lint::run(),
+        Command::Check(check) => check::run(&check),
+    }
+}

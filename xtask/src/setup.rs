@@ -1,0 +1,5 @@
+//! placeholder
+
+pub(crate) fn run() -> anyhow::Result<()> {
+    anyhow::bail!("not built yet")
+}
