@@ -6,4 +6,9 @@
 
 pub mod fact;
 pub mod ident;
+pub mod inventory;
+pub mod leak;
+pub mod plan;
+pub mod policy;
 pub mod time;
+pub mod verdict;

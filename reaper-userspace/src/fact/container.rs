@@ -8,7 +8,7 @@ use super::{
     BundleFact, CgroupTree, Controllers, MountFact, ProcessFact, RuncState, RuntimeAnswer, RuntimeProcess,
     ShimAnswer,
 };
-use crate::ident::{CgroupPath, ContainerKey, Lookup, ProcessKey};
+use crate::ident::{CgroupPath, CgroupRef, ContainerKey, Lookup, ProcessKey};
 
 /// Why we know that a cgroup belongs to a container of our containerd. Strongest first; a name is not enough.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -24,8 +24,11 @@ pub enum Provenance {
         /// The containerd that has the record.
         address: String,
     },
-    /// We saw it, by id, while a bundle or record named it; kept in the state file.
-    Seen,
+    /// We saw it while a bundle or record named it; kept in the state file.
+    Seen {
+        /// The cgroups that were seen then: only these are the container's.
+        cgroups: Vec<CgroupRef>,
+    },
 }
 
 /// One look at one container whose cgroup exists in at least one hierarchy.
@@ -57,6 +60,8 @@ pub struct Sighting {
     pub supervisors: Vec<RuntimeProcess>,
     /// Members that must never be killed: ourselves, PID 1, a containerd, a kubelet, a shim.
     pub protected_members: Vec<ProcessFact>,
+    /// The cgroup's tree holds the cgroup that this very program runs in.
+    pub holds_self: Lookup<bool>,
     /// The cgroup of another known container that encloses this one.
     pub enclosed_by: Option<ContainerKey>,
     /// Mounts at or below the bundle's rootfs, outermost first.

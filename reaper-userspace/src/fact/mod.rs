@@ -7,6 +7,8 @@ mod cgroup;
 mod container;
 mod process;
 mod runtime;
+#[cfg(test)]
+pub(crate) mod sample;
 
 pub use cgroup::{CgroupNode, CgroupTree, Controllers, Freeze};
 pub use container::{Provenance, Sighting};

@@ -10,10 +10,12 @@
 
 mod cgroup;
 mod container;
+mod leak;
 mod lookup;
 mod process;
 
 pub use cgroup::{CgroupId, CgroupPath, CgroupPathError, CgroupRef, Hierarchy};
 pub use container::{ContainerId, ContainerKey, NameError, Namespace};
+pub use leak::LeakId;
 pub use lookup::Lookup;
 pub use process::{ProcessKey, StartTicks, Tgid};

@@ -1,0 +1,163 @@
+//! Sightings for tests: each builder starts from a proven half-created leak and spoils one thing.
+
+use std::path::PathBuf;
+
+use super::{
+    BundleFact, CgroupNode, CgroupTree, Controllers, CreateProgress, Freeze, Ownership, ProcessFact,
+    ProcessState, Provenance, RuncState, RuntimeAnswer, RuntimeProcess, RuntimeRole, ServerFact, ShimAnswer,
+    Sighting, TaskStatus,
+};
+use crate::ident::{
+    CgroupId, CgroupPath, CgroupRef, ContainerId, ContainerKey, Hierarchy, Lookup, Namespace, ProcessKey,
+    StartTicks, Tgid,
+};
+
+pub(crate) const ADDRESS: &str = "/run/containerd/containerd.sock";
+
+pub(crate) fn key(tgid: i64, start: u64) -> ProcessKey {
+    ProcessKey { tgid: Tgid::new(tgid).unwrap(), start: StartTicks::from_ticks(start) }
+}
+
+pub(crate) fn container() -> ContainerKey {
+    ContainerKey {
+        namespace: Namespace::try_from("k8s.io").unwrap(),
+        id: ContainerId::try_from("3f0c9a1be2d4").unwrap(),
+    }
+}
+
+pub(crate) fn init() -> ProcessFact {
+    ProcessFact {
+        key: key(91_240, 81_000),
+        parent: Some(Tgid::INIT),
+        comm: "runc:[2:INIT]".to_owned(),
+        state: ProcessState::Sleeping,
+        exe: Some(PathBuf::from("/usr/sbin/runc")),
+        argv: vec!["runc".to_owned(), "init".to_owned()],
+        kernel_thread: false,
+    }
+}
+
+pub(crate) fn workload() -> ProcessFact {
+    ProcessFact {
+        key: key(91_300, 81_100),
+        comm: "sleep".to_owned(),
+        exe: Some(PathBuf::from("/bin/sleep")),
+        argv: vec!["sleep".to_owned(), "9".to_owned()],
+        ..init()
+    }
+}
+
+pub(crate) fn command(verb: &str) -> RuntimeProcess {
+    let process = ProcessFact { key: key(400, 9), comm: "runc".to_owned(), ..init() };
+    RuntimeProcess { process, role: RuntimeRole::Command { verb: verb.to_owned() } }
+}
+
+pub(crate) fn shim() -> RuntimeProcess {
+    let process = ProcessFact { key: key(300, 8), comm: "containerd-shim".to_owned(), ..init() };
+    let ContainerKey { namespace, id } = container();
+    RuntimeProcess { process, role: RuntimeRole::Shim { namespace, id, address: ADDRESS.to_owned() } }
+}
+
+pub(crate) fn shim_answer(task: Lookup<TaskStatus>) -> ShimAnswer {
+    ShimAnswer {
+        process: shim().process.key,
+        containerd: ADDRESS.to_owned(),
+        ownership: Ownership::Ours,
+        task,
+    }
+}
+
+pub(crate) fn path() -> CgroupPath {
+    CgroupPath::try_from("/kubepods.slice/cri-containerd-3f0c9a1be2d4.scope").unwrap()
+}
+
+pub(crate) fn tree(controllers: Controllers, id: u64, members: &[ProcessFact]) -> CgroupTree {
+    let hierarchy = Hierarchy(match controllers {
+        Controllers::Unified => 0,
+        Controllers::Freezer => 6,
+        Controllers::Other => 8,
+    });
+    let node = CgroupNode {
+        cgroup: CgroupRef { hierarchy, id: CgroupId(id) },
+        path: path(),
+        members: Lookup::Found(members.iter().map(|member| member.key).collect()),
+        freeze: Lookup::Found(if members.is_empty() { Freeze::Thawed } else { Freeze::Frozen }),
+    };
+    CgroupTree {
+        controllers,
+        hierarchy_name: String::new(),
+        nodes: vec![node],
+        populated: Lookup::Found(!members.is_empty()),
+    }
+}
+
+pub(crate) fn answer() -> RuntimeAnswer {
+    RuntimeAnswer {
+        address: ADDRESS.to_owned(),
+        ownership: Ownership::Ours,
+        server: Lookup::Found(ServerFact { process: key(200, 7) }),
+        task: Lookup::NotFound,
+        record: Lookup::Found(()),
+        overlapping: Lookup::Found(vec![]),
+    }
+}
+
+pub(crate) fn bundle() -> BundleFact {
+    BundleFact {
+        key: container(),
+        path: PathBuf::from("/run/containerd/io.containerd.runtime.v2.task/k8s.io/3f0c9a1be2d4"),
+        cgroup: Lookup::Found(path()),
+        group: Lookup::Found(container().id),
+        progress: Lookup::Found(CreateProgress::Started),
+        init_pid: Lookup::NotFound,
+    }
+}
+
+/// A frozen half-created init in v2, with its bundle and record, that nothing speaks for.
+pub(crate) fn half_created() -> Sighting {
+    Sighting {
+        container: container(),
+        provenance: Provenance::Bundle { path: bundle().path },
+        cgroup: path(),
+        trees: vec![tree(Controllers::Unified, 48_213, &[init()])],
+        unreadable: vec![],
+        processes: vec![init()],
+        bundle: Lookup::Found(bundle()),
+        runc_state: Lookup::NotFound,
+        runtimes: vec![answer()],
+        shims: vec![],
+        in_flight: vec![],
+        supervisors: vec![],
+        protected_members: vec![],
+        holds_self: Lookup::Found(false),
+        enclosed_by: None,
+        mounts: Lookup::Found(vec![]),
+    }
+}
+
+/// Processes whose init is dead and whose delete did not finish.
+pub(crate) fn orphaned() -> Sighting {
+    let state = RuncState {
+        path: PathBuf::from("/run/containerd/runc/k8s.io/3f0c9a1be2d4/state.json"),
+        init: Some(key(91_240, 81_000)),
+        init_alive: Lookup::Found(false),
+    };
+    Sighting {
+        trees: vec![tree(Controllers::Unified, 48_213, &[workload()])],
+        processes: vec![workload()],
+        bundle: Lookup::NotFound,
+        provenance: Provenance::Record { address: ADDRESS.to_owned() },
+        runc_state: Lookup::Found(state),
+        ..half_created()
+    }
+}
+
+/// Directories without a process in three hierarchies.
+pub(crate) fn empty() -> Sighting {
+    let trees = [Controllers::Unified, Controllers::Freezer, Controllers::Other];
+    Sighting {
+        trees: trees.iter().zip(1..).map(|(kind, id)| tree(*kind, id, &[])).collect(),
+        processes: vec![],
+        ..half_created()
+    }
+}

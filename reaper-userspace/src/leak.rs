@@ -1,0 +1,128 @@
+//! The project's words: what can leak, why, what holds an act back, and in which state a leak is.
+//!
+//! Closed sets: they are metric labels, JSON values and audit fields, and must not change meaning.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// Declares a closed set of words with their spelling, `ALL`, `as_str`, `Display` and serde by spelling.
+macro_rules! words {
+    ($(#[$meta:meta])* $name:ident { $($(#[$doc:meta])* $variant:ident = $text:literal,)+ }) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        pub enum $name { $($(#[$doc])* #[serde(rename = $text)] $variant,)+ }
+
+        impl $name {
+            /// Every value, in order.
+            pub const ALL: &'static [Self] = &[$(Self::$variant),+];
+
+            /// The spelling in every output.
+            pub const fn as_str(self) -> &'static str {
+                match self { $(Self::$variant => $text,)+ }
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.pad(self.as_str())
+            }
+        }
+    };
+}
+
+words! {
+    /// What is left over.
+    LeakKind {
+        /// Made by a create that died before the runtime's state was saved; its init waits or is frozen.
+        HalfCreated = "cgroup.half_created",
+        /// Processes that outlived init, shim and task.
+        Orphaned = "cgroup.orphaned",
+        /// Directories without any process, in one or all hierarchies.
+        Empty = "cgroup.empty",
+    }
+}
+
+words! {
+    /// What made it leak, as far as the evidence goes.
+    Cause {
+        /// The runtime's create was killed midway.
+        CreateKilled = "create_killed",
+        /// The runtime's delete did not finish.
+        DeleteFailed = "delete_failed",
+        /// The shim is gone and nobody else knows the container.
+        ShimDead = "shim_dead",
+        /// The evidence does not say.
+        Unknown = "unknown",
+    }
+}
+
+words! {
+    /// State of a leak.
+    LeakState {
+        /// Has the shape of a leak; time will tell.
+        Suspected = "suspected",
+        /// Proven.
+        Confirmed = "confirmed",
+        /// Has the shape of a leak, and a guard that time alone does not lift.
+        Protected = "protected",
+        /// Was reaped in part; something cannot end.
+        Stuck = "stuck",
+    }
+}
+
+words! {
+    /// What holds an act back. Each value is a row of a table in `verdict` or `plan`.
+    Guard {
+        /// containerd, a shim or another container's record owns it.
+        KnownToRuntime = "known_to_runtime",
+        /// A runtime command for it is running.
+        InFlight = "in_flight",
+        /// The recorded init lives and somebody may still act for it.
+        LiveInit = "live_init",
+        /// The container record remains and init is not proven dead: its owner may act.
+        RecordPresent = "record_present",
+        /// A question got no answer.
+        SourceUnavailable = "source_unavailable",
+        /// Kernel events were lost and the resync is not done.
+        EventGap = "event_gap",
+        /// The cgroup is not the one that was seen, or the bundle names another.
+        IdentityChanged = "identity_changed",
+        /// Nothing but a name says that it is a container's.
+        NoProvenance = "no_provenance",
+        /// Another manager's: a foreign containerd, conmon, a user's session, a container inside a container.
+        Foreign = "foreign",
+        /// A slice, a service, a root: never a container's leaf; or an operator's rule.
+        Protected = "protected",
+        /// A shim lives inside (Kata's layout).
+        ShimInside = "shim_inside",
+        /// Ourselves, PID 1, a containerd, a kubelet or a kernel thread is inside.
+        SelfInside = "self",
+        /// A member that the kill hierarchy does not list.
+        StrayMember = "stray_member",
+        /// Not quiet for long enough, or seen only once.
+        TooYoung = "too_young",
+        /// Too many leaks at once: something else is wrong.
+        Storm = "storm",
+        /// The budget is used up.
+        RateLimited = "rate_limited",
+        /// The operator paused.
+        Paused = "paused",
+        /// The record of the act cannot be made durable.
+        AuditUnavailable = "audit_unavailable",
+        /// The mode of this kind is observe.
+        ModeObserve = "mode_observe",
+    }
+}
+
+// === impl LeakKind ===
+
+impl LeakKind {
+    /// True where processes have to be killed.
+    pub const fn has_processes(self) -> bool {
+        match self {
+            Self::HalfCreated | Self::Orphaned => true,
+            Self::Empty => false,
+        }
+    }
+}

@@ -1,0 +1,196 @@
+//! Turns proofs into ordered steps, within what the operator permits.
+//!
+//! `permit(proofs, standing) -> Sweep`. Pure: the executor interprets steps and decides nothing. The guards here
+//! are about permission (mode, pause, budget, storm, audit); whether something leaked was settled in `verdict`.
+//!
+//! # Invariants
+//! - A plan is made from a [`LeakProof`] only.
+//! - Cgroups are removed descendants first, in every hierarchy that has them.
+//! - No more plans than the budget allows; none in a storm, a pause, or without a durable audit log.
+
+#[cfg(test)]
+mod tests;
+
+use serde::Serialize;
+
+use crate::fact::{Controllers, MountFact};
+use crate::ident::{CgroupPath, CgroupRef, LeakId};
+use crate::leak::Guard;
+use crate::policy::{Mode, Policy};
+use crate::verdict::{LeakProof, Veto};
+
+/// One cgroup tree to act on, by the identity of its root.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Target {
+    /// The root.
+    pub cgroup: CgroupRef,
+    /// Where it was.
+    pub path: CgroupPath,
+    /// What the hierarchy is for.
+    pub controllers: Controllers,
+    /// The hierarchy's name, for records.
+    pub hierarchy_name: String,
+}
+
+/// One step of a reap.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case", tag = "op")]
+pub enum Step {
+    /// Kill every member, frozen ones included, leave no freezer closed, and wait until nothing is populated.
+    Kill {
+        /// The freezer's tree on v1 and hybrid, v2's tree, or both.
+        targets: Vec<Target>,
+    },
+    /// Remove a tree, descendants first.
+    Remove {
+        /// The tree.
+        target: Target,
+    },
+    /// Unmount what the bundle's rootfs still has mounted.
+    Unmount {
+        /// One mount.
+        mount: MountFact,
+    },
+}
+
+/// What to do about one leak, in order.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[must_use = "a plan that nobody executes or shows was made for nothing"]
+pub struct ReapPlan {
+    id: LeakId,
+    proof: LeakProof,
+    steps: Vec<Step>,
+}
+
+/// What bears on permission, apart from the policy.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Standing {
+    /// Why acting is paused, if it is.
+    pub paused: Option<String>,
+    /// Why the audit log cannot take a durable record, if it cannot.
+    pub audit_down: Option<String>,
+    /// Reaps begun within the last sixty seconds.
+    pub recent_reaps: u32,
+}
+
+/// One proof that was not permitted an act.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// The plan as it would be carried out.
+    pub plan: ReapPlan,
+    /// Why it is not.
+    pub veto: Veto,
+}
+
+/// What one sweep may do.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Sweep {
+    /// To be carried out, in order.
+    pub permitted: Vec<ReapPlan>,
+    /// To be shown only.
+    pub refused: Vec<Refusal>,
+}
+
+/// Plans every proof and sorts the plans by whether they may be carried out.
+pub fn permit(proofs: Vec<LeakProof>, policy: &Policy, standing: &Standing) -> Sweep {
+    let confirmed = u32::try_from(proofs.len()).unwrap_or(u32::MAX);
+    let mut left = policy.budget.per_minute.saturating_sub(standing.recent_reaps);
+    let mut sweep = Sweep::default();
+    for proof in proofs {
+        let veto = forbidden(&proof, policy, standing, confirmed).or_else(|| {
+            let used_up = || format!("{} reaps a minute are used up", policy.budget.per_minute);
+            (left == 0).then(|| veto(Guard::RateLimited, used_up()))
+        });
+        let plan = ReapPlan::new(proof);
+        if let Some(veto) = veto {
+            sweep.refused.push(Refusal { plan, veto });
+        } else {
+            left = left.saturating_sub(1);
+            sweep.permitted.push(plan);
+        }
+    }
+    sweep
+}
+
+fn forbidden(proof: &LeakProof, policy: &Policy, standing: &Standing, confirmed: u32) -> Option<Veto> {
+    if policy.mode_of(proof.kind()) == Mode::Observe {
+        return Some(veto(Guard::ModeObserve, format!("{} is in observe mode", proof.kind())));
+    }
+    if let Some(reason) = &standing.paused {
+        return Some(veto(Guard::Paused, reason.clone()));
+    }
+    if let Some(reason) = &standing.audit_down {
+        return Some(veto(Guard::AuditUnavailable, reason.clone()));
+    }
+    let storm = policy.budget.storm;
+    (confirmed > storm).then(|| {
+        let detail = format!("{confirmed} leaks at once, more than {storm}: has a runtime lost its state?");
+        veto(Guard::Storm, detail)
+    })
+}
+
+const fn veto(guard: Guard, detail: String) -> Veto {
+    Veto { guard, detail, ready_at: None }
+}
+
+// === impl Step ===
+
+impl Step {
+    /// The step's word in records and metrics.
+    pub const fn op(&self) -> &'static str {
+        match self {
+            Self::Kill { .. } => "kill",
+            Self::Remove { .. } => "rmdir",
+            Self::Unmount { .. } => "umount",
+        }
+    }
+}
+
+// === impl ReapPlan ===
+
+impl ReapPlan {
+    /// The plan for a proven leak.
+    pub fn new(proof: LeakProof) -> Self {
+        let sighting = proof.sighting();
+        let targets: Vec<Target> = sighting
+            .trees
+            .iter()
+            .filter_map(|tree| {
+                let root = tree.root()?;
+                Some(Target {
+                    cgroup: root.cgroup,
+                    path: root.path.clone(),
+                    controllers: tree.controllers,
+                    hierarchy_name: tree.hierarchy_name.clone(),
+                })
+            })
+            .collect();
+        let mut steps = vec![];
+        if proof.kind().has_processes() {
+            let kill = targets.iter().filter(|target| target.controllers != Controllers::Other);
+            steps.push(Step::Kill { targets: kill.cloned().collect() });
+        }
+        steps.extend(targets.into_iter().map(|target| Step::Remove { target }));
+        if proof.kind().has_processes() {
+            let mounts = sighting.mounts.found().into_iter().flatten().rev();
+            steps.extend(mounts.cloned().map(|mount| Step::Unmount { mount }));
+        }
+        let id = LeakId::of(&sighting.container, &sighting.cgroup);
+        Self { id, proof, steps }
+    }
+
+    /// The leak's short name.
+    pub const fn id(&self) -> &LeakId {
+        &self.id
+    }
+
+    /// What the plan rests on.
+    pub const fn proof(&self) -> &LeakProof {
+        &self.proof
+    }
+
+    /// The steps, in order.
+    pub fn steps(&self) -> &[Step] {
+        &self.steps
+    }
+}
