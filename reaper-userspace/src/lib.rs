@@ -4,9 +4,11 @@
 //! 0 [`ident`] [`time`] [`fact`] · 1 `policy` `inventory` `verdict` `plan` ·
 //! 2 `probe` `cgroupfs` `procfs` `runtime` `mounts` `audit` `metrics` · 3 `survey` `reap` · 4 `daemon` `cli`.
 
+pub mod cgroupfs;
 pub mod fact;
 pub mod ident;
 pub mod inventory;
+pub mod kernel;
 pub mod leak;
 pub mod plan;
 pub mod policy;

@@ -1,0 +1,108 @@
+//! The write half: the four effects that cgroupfs has. Only `reap` calls them.
+
+use std::ffi::OsStr;
+use std::os::fd::AsFd as _;
+
+use rustix::fs::{AtFlags, Mode, OFlags, openat, statat, unlinkat};
+use rustix::io::{Errno, retry_on_intr, write};
+
+use super::dir::CgroupDir;
+use super::error::CgroupfsError;
+use crate::fact::Controllers;
+use crate::ident::{CgroupId, CgroupRef};
+
+/// What became of a cgroup that was to be removed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Removal {
+    /// We removed it.
+    Removed,
+    /// Somebody else had removed it.
+    AlreadyGone,
+    /// Another cgroup has its name now and was left alone.
+    OtherCgroup(CgroupRef),
+}
+
+/// What can be done to a cgroup, all of it through a held directory.
+///
+/// Each call fails with [`CgroupfsError::is_gone`] when the cgroup is gone, which a reaper counts as success.
+pub trait CgroupControl {
+    /// Kills every process in the cgroup and below (`cgroup.kill`, v2 from Linux 5.14).
+    ///
+    /// Returns before they are dead. A process whose leader thread has exited survives on several kernels: look at
+    /// what is left. `is_threaded` for a threaded cgroup, `is_unsupported` where there is no `cgroup.kill`.
+    fn kill(&self) -> Result<(), CgroupfsError>;
+
+    /// Asks the freezer to stop the subtree; [`CgroupDir::freeze_state`] tells when it has.
+    fn freeze(&self) -> Result<(), CgroupfsError>;
+
+    /// Takes back our own freeze. Without effect while an enclosing cgroup is frozen, which the kernel does not
+    /// report: ask [`CgroupDir::frozen_from_above`].
+    fn thaw(&self) -> Result<(), CgroupfsError>;
+
+    /// Removes the child with this name if it still is this cgroup.
+    ///
+    /// `is_busy` while it has tasks or children: later. rmdir is by name, so between the check and the removal the
+    /// name can change hands; then the kernel still refuses every populated successor, and an empty one is at
+    /// most removed an instant after it was made. May block on kernels from 7.0 on: call it on a disposable
+    /// thread.
+    fn remove_child(&self, name: &OsStr, known: CgroupRef) -> Result<Removal, CgroupfsError>;
+}
+
+impl CgroupControl for CgroupDir {
+    fn kill(&self) -> Result<(), CgroupfsError> {
+        self.write("cgroup.kill", "1")
+    }
+
+    fn freeze(&self) -> Result<(), CgroupfsError> {
+        self.set_freezer("FROZEN", "1")
+    }
+
+    fn thaw(&self) -> Result<(), CgroupfsError> {
+        self.set_freezer("THAWED", "0")
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "the removal that reap plans, after its inode check")]
+    fn remove_child(&self, name: &OsStr, known: CgroupRef) -> Result<Removal, CgroupfsError> {
+        let path = self
+            .path()
+            .child(name)
+            .map_err(|source| CgroupfsError::ChildName { path: self.path().clone(), source })?;
+        let failed = |source| CgroupfsError::Remove { path: path.clone(), source };
+        let found = match retry_on_intr(|| statat(self.as_fd(), name, AtFlags::SYMLINK_NOFOLLOW)) {
+            Ok(stat) => CgroupRef { hierarchy: self.cgroup().hierarchy, id: CgroupId(stat.st_ino) },
+            Err(Errno::NOENT | Errno::NODEV) => return Ok(Removal::AlreadyGone),
+            Err(source) => return Err(failed(source)),
+        };
+        if found != known {
+            return Ok(Removal::OtherCgroup(found));
+        }
+        match retry_on_intr(|| unlinkat(self.as_fd(), name, AtFlags::REMOVEDIR)) {
+            Ok(()) => Ok(Removal::Removed),
+            Err(Errno::NOENT | Errno::NODEV) => Ok(Removal::AlreadyGone),
+            Err(source) => Err(failed(source)),
+        }
+    }
+}
+
+// === impl CgroupDir ===
+
+impl CgroupDir {
+    fn set_freezer(&self, v1: &'static str, v2: &'static str) -> Result<(), CgroupfsError> {
+        match self.controllers() {
+            Controllers::Freezer => self.write("freezer.state", v1),
+            Controllers::Unified => self.write("cgroup.freeze", v2),
+            Controllers::Other => Err(CgroupfsError::NoFreezer { path: self.path().clone() }),
+        }
+    }
+
+    fn write(&self, file: &'static str, value: &'static str) -> Result<(), CgroupfsError> {
+        let flags = OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        // cgroupfs takes a value in one write or not at all.
+        retry_on_intr(|| openat(self.as_fd(), file, flags, Mode::empty()))
+            .and_then(|fd| retry_on_intr(|| write(&fd, value.as_bytes())))
+            .map(|_written| ())
+            .map_err(|source| {
+                self.explain(CgroupfsError::Write { file, value, path: self.path().clone(), source })
+            })
+    }
+}

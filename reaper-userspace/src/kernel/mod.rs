@@ -1,0 +1,15 @@
+//! What every reader of the node shares: bounded reads, a wait with a deadline, and the two texts of `/proc`
+//! that more than one of them parses.
+//!
+//! Layer 0: no opinion, no effect, no path of its own. Nothing here turns a failure into absence: each function
+//! returns the errno and leaves its meaning to the reader that knows the file.
+
+mod membership;
+mod mountinfo;
+mod read;
+mod wait;
+
+pub use membership::{Membership, MembershipError, parse_memberships};
+pub use mountinfo::{MountEntry, MountinfoError, parse_mountinfo};
+pub use read::{ReadError, chain, read_at, read_path};
+pub use wait::until;
