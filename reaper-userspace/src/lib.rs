@@ -12,5 +12,6 @@ pub mod kernel;
 pub mod leak;
 pub mod plan;
 pub mod policy;
+pub mod runtime;
 pub mod time;
 pub mod verdict;

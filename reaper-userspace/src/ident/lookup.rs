@@ -47,6 +47,15 @@ impl<T> Lookup<T> {
         }
     }
 
+    /// Asks a further question about the found value, keeping the other answers.
+    pub fn and_then<U>(self, f: impl FnOnce(T) -> Lookup<U>) -> Lookup<U> {
+        match self {
+            Self::Found(value) => f(value),
+            Self::NotFound => Lookup::NotFound,
+            Self::Unavailable(reason) => Lookup::Unavailable(reason),
+        }
+    }
+
     /// Borrows the found value, keeping the other answers.
     pub fn as_ref(&self) -> Lookup<&T> {
         match self {

@@ -1,0 +1,203 @@
+//! Which containerds there are: the addresses to ask before calling a container unknown.
+//!
+//! Addresses only, no judgement: a listening socket named like containerd's may belong to something else, and
+//! asking it is how one finds out.
+//!
+//! # Invariants
+//! - A socket that has several names (`/var/run` is a link to `/run`) is given once, by the first name.
+//! - Configured addresses come first and are given even if nothing is there.
+//! - If the table of sockets cannot be read the answer is `Unavailable`: a containerd may be hidden in it.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::Read as _;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::stat;
+
+use super::about;
+use crate::fact::Ownership;
+use crate::ident::Lookup;
+
+/// Where containerd listens unless configured otherwise.
+pub const DEFAULT_ADDRESS: &str = "/run/containerd/containerd.sock";
+
+/// A table of more than 100,000 sockets.
+const TABLE_LIMIT: u64 = 32 << 20;
+
+/// A containerd to ask.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Address {
+    /// gRPC address, without `unix://`.
+    pub address: String,
+    /// Configured, or found on the node.
+    pub ownership: Ownership,
+}
+
+/// What makes two names the same socket.
+#[derive(PartialEq, Eq)]
+enum Identity {
+    Inode {
+        device: u64,
+        inode: u64,
+    },
+    /// Nothing there, or not to be seen from here.
+    Name(PathBuf),
+}
+
+/// The configured addresses, those that live shims were started with, and every listening socket of `table`
+/// (`/proc/1/net/unix`: the host's network namespace) whose file is named `containerd*.sock`.
+pub fn addresses(configured: &[String], of_shims: &[String], table: &Path) -> Lookup<Vec<Address>> {
+    let content = match read(table) {
+        Ok(content) => content,
+        Err(error) => return Lookup::Unavailable(about(table, &error)),
+    };
+    let ours = configured.iter().map(|address| (address.clone(), Ownership::Ours));
+    let found = of_shims.iter().cloned().chain(listening(&content));
+    let mut known: Vec<Identity> = Vec::new();
+    let mut addresses = Vec::new();
+    for (address, ownership) in ours.chain(found.map(|address| (address, Ownership::Foreign))) {
+        let address = address.strip_prefix("unix://").unwrap_or(&address).to_owned();
+        let identity = Identity::of(Path::new(&address));
+        if !address.is_empty() && !known.contains(&identity) {
+            known.push(identity);
+            addresses.push(Address { address, ownership });
+        }
+    }
+    Lookup::Found(addresses)
+}
+
+// === impl Identity ===
+
+impl Identity {
+    fn of(path: &Path) -> Self {
+        match stat(path) {
+            Ok(stat) => Self::Inode { device: stat.st_dev, inode: stat.st_ino },
+            Err(_) => Self::Name(path.components().collect()),
+        }
+    }
+}
+
+fn read(table: &Path) -> std::io::Result<Vec<u8>> {
+    let mut content = Vec::new();
+    File::open(table)?.take(TABLE_LIMIT).read_to_end(&mut content)?;
+    match u64::try_from(content.len()) {
+        Ok(length) if length < TABLE_LIMIT => Ok(content),
+        Ok(_) | Err(_) => Err(std::io::ErrorKind::FileTooLarge.into()),
+    }
+}
+
+/// Paths of listening sockets that are named like containerd's, in order of the table.
+///
+/// A row of `net/unix/af_unix.c:unix_seq_show` is `Num: RefCount Protocol Flags Type St Inode Path`.
+fn listening(table: &[u8]) -> impl Iterator<Item = String> {
+    table.split(|byte| *byte == b'\n').filter_map(|row| {
+        let mut fields = row.splitn(8, |byte| *byte == b' ');
+        let (flags, path) = (fields.nth(3)?, fields.nth(3)?);
+        let path = path.trim_ascii_start();
+        let name = Path::new(OsStr::from_bytes(path)).file_name()?.as_bytes();
+        let named = path.starts_with(b"/") && name.starts_with(b"containerd") && name.ends_with(b".sock");
+        (named && accepts(flags)).then(|| String::from_utf8(path.to_vec()).ok()).flatten()
+    })
+}
+
+/// Whether `__SO_ACCEPTCON` (bit 16) is set.
+fn accepts(flags: &[u8]) -> bool {
+    const SO_ACCEPTCON: u32 = 1 << 16;
+    let text = String::from_utf8_lossy(flags);
+    u32::from_str_radix(&text, 16).is_ok_and(|flags| flags & SO_ACCEPTCON != 0)
+}
+
+#[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "the tests make tables")]
+mod tests {
+    use std::os::unix::fs::symlink;
+    use std::os::unix::net::UnixListener;
+
+    use super::*;
+
+    const HEAD: &str = "Num       RefCount Protocol Flags    Type St Inode Path\n";
+
+    fn row(flags: &str, path: &str) -> String {
+        format!("0000000000000000: 00000002 00000000 {flags} 0001 01 12345 {path}\n")
+    }
+
+    fn found(table: &str) -> Vec<String> {
+        listening(table.as_bytes()).collect()
+    }
+
+    #[test]
+    fn a_listening_socket_named_like_containerds_is_found() {
+        let table = [
+            HEAD,
+            &row("00010000", "/run/containerd/containerd.sock"),
+            &row("00010000", "/run/k3s/containerd/containerd.sock"),
+            &row("00010000", "/tmp/with space/containerd-2.sock"),
+        ]
+        .concat();
+        let want = [
+            "/run/containerd/containerd.sock",
+            "/run/k3s/containerd/containerd.sock",
+            "/tmp/with space/containerd-2.sock",
+        ];
+        assert_eq!(found(&table), want);
+    }
+
+    #[test]
+    fn connections_other_names_and_broken_rows_are_not() {
+        let table = [
+            HEAD,
+            &row("00000000", "/run/containerd/containerd.sock"),
+            &row("00010000", "/run/containerd/containerd.sock.ttrpc"),
+            &row("00010000", "/run/docker.sock"),
+            &row("00010000", "@containerd.sock"),
+            &row("00010000", "containerd.sock"),
+            "0000000000000000: 00000002 00000000 00010000 0001 01 12345\n",
+            "junk\n\n",
+        ]
+        .concat();
+        assert_eq!(found(&table), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_socket_of_several_names_is_given_once_and_configured_ones_come_first() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
+        let _listener = UnixListener::bind(at("containerd.sock")).unwrap();
+        symlink(dir.path(), at("link")).unwrap();
+        let text =
+            [HEAD, &row("00010000", &at("containerd.sock")), &row("00010000", &at("containerd-2.sock"))]
+                .concat();
+        std::fs::write(at("table"), text).unwrap();
+        let ours = [at("link/containerd.sock"), at("missing.sock")];
+        let shims = [format!("unix://{}", at("containerd.sock")), at("missing.sock"), String::new()];
+        let answer = addresses(&ours, &shims, Path::new(&at("table")));
+        let of = |address: String, ownership| Address { address, ownership };
+        let want = vec![
+            of(at("link/containerd.sock"), Ownership::Ours),
+            of(at("missing.sock"), Ownership::Ours),
+            of(at("containerd-2.sock"), Ownership::Foreign),
+        ];
+        assert_eq!(answer, Lookup::Found(want));
+    }
+
+    #[test]
+    fn a_table_that_cannot_be_read_is_unavailable() {
+        let answer = addresses(&[DEFAULT_ADDRESS.to_owned()], &[], Path::new("/nonexistent/unix"));
+        assert!(answer.unavailable().is_some_and(|why| why.contains("/nonexistent/unix")), "{answer:?}");
+    }
+
+    #[test]
+    fn the_kernels_own_table_shows_a_listener() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("containerd-reaper-test.sock");
+        let _listener = UnixListener::bind(&path).unwrap();
+        let answer = addresses(&[], &[], Path::new("/proc/self/net/unix"));
+        let path = path.to_str().unwrap();
+        assert!(
+            answer.found().is_some_and(|found| found.iter().any(|one| one.address == path)),
+            "{answer:?}"
+        );
+    }
+}
