@@ -1,0 +1,92 @@
+//! What is worth a record: tracked cgroups, watched processes, names of runtimes.
+#![expect(unsafe_code, reason = "a map's value is reached by reference while others may change it")]
+
+use reaper_ebpf::abi::{CgroupKey, Comm, Counter, TRACKED_MARK, WatchEntry};
+
+use crate::emit;
+use crate::maps::{TRACKED, WATCH};
+
+const NANOS_PER_TICK: u64 = 10_000_000;
+
+/// Whether this cgroup's events are reported.
+#[inline(always)]
+pub(crate) fn is_tracked(key: &CgroupKey) -> bool {
+    TRACKED.get_ptr(key).is_some()
+}
+
+/// Reports this cgroup's events from now on.
+#[inline(always)]
+pub(crate) fn track(key: &CgroupKey) {
+    if TRACKED.insert(key, TRACKED_MARK, 0).is_err() {
+        emit::lost(Counter::TRACKED_FULL);
+    }
+}
+
+/// Forgets this cgroup; true if it was tracked.
+#[inline(always)]
+pub(crate) fn untrack(key: &CgroupKey) -> bool {
+    TRACKED.remove(key).is_ok()
+}
+
+/// Why this incarnation is watched. A reused number has another start and is a stranger.
+#[inline(always)]
+pub(crate) fn watched(tgid: u32, start: u64) -> Option<u64> {
+    // SAFETY: the entry may be replaced meanwhile, by the entry of another process: both words are then read
+    // from different entries at worst, which the comparison of starts makes a miss or the right answer.
+    let [since, reason] = *unsafe { WATCH.get(tgid) }?;
+    (since / NANOS_PER_TICK == start / NANOS_PER_TICK).then_some(reason)
+}
+
+/// Reports this process's life from now on.
+#[inline(always)]
+pub(crate) fn watch(tgid: u32, start: u64, reason: u64) {
+    let entry: WatchEntry = [start, reason];
+    if WATCH.insert(tgid, entry, 0).is_err() {
+        emit::lost(Counter::WATCH_FULL);
+    }
+}
+
+/// Forgets this process; true for exactly one of its threads that end together.
+#[inline(always)]
+pub(crate) fn unwatch(tgid: u32) -> bool {
+    WATCH.remove(tgid).is_ok()
+}
+
+/// Whether a comm is one that shims and runtimes have. Anyone can choose it: a hint that costs a record.
+#[inline(always)]
+pub(crate) fn is_runtime([low, high]: Comm) -> bool {
+    let comm = u128::from(high) << 64 | u128::from(low);
+    SHIM.matches(comm) || RUNC.matches(comm) || CRUN.matches(comm) || YOUKI.matches(comm)
+}
+
+const SHIM: Prefix = Prefix::new(b"containerd-shim");
+const RUNC: Prefix = Prefix::new(b"runc");
+const CRUN: Prefix = Prefix::new(b"crun");
+const YOUKI: Prefix = Prefix::new(b"youki");
+
+/// The beginning of a comm, compared as one number: no loop, no call of `memcmp`.
+struct Prefix {
+    value: u128,
+    mask: u128,
+}
+
+// === impl Prefix ===
+
+impl Prefix {
+    const fn new(text: &[u8]) -> Self {
+        let mut value = 0;
+        let mut mask = 0;
+        let mut i = 0;
+        while i < text.len() {
+            value |= (text[i] as u128) << (8 * i);
+            mask |= 0xff << (8 * i);
+            i += 1;
+        }
+        Self { value, mask }
+    }
+
+    #[inline(always)]
+    const fn matches(&self, comm: u128) -> bool {
+        comm & self.mask == self.value
+    }
+}

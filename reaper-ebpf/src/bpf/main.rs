@@ -1,0 +1,74 @@
+//! The BPF programs: one thin entry a tracepoint, each over a `try_*` body.
+//!
+//! All are `tp_btf`: typed arguments, direct loads, no kprobe, no trampoline, no `bpf_probe_read`, so that they
+//! load under lockdown and on kernels without kprobes. They say when and where to look, nothing more: what is
+//! true is read again by user space.
+//!
+//! # Invariants
+//! - No per-CPU scratch: from Linux 7.0 on a tracing program can be preempted by another (measured trouble in
+//!   Falco). Data live on the stack or in a ring reservation.
+//! - A program returns 0 whatever happens; what it could not say is counted in `LOST`.
+#![no_std]
+#![no_main]
+#![expect(unsafe_code, reason = "sections and symbols of a BPF object are made by unsafe attributes")]
+
+mod cgroup;
+mod emit;
+mod filter;
+mod kread;
+mod maps;
+mod task;
+
+use aya_ebpf::macros::btf_tracepoint;
+use aya_ebpf::programs::BtfTracePointContext;
+
+#[btf_tracepoint(function = "cgroup_mkdir")]
+fn cgroup_mkdir(ctx: BtfTracePointContext) -> Option<()> {
+    cgroup::try_mkdir(&ctx)
+}
+
+#[btf_tracepoint(function = "cgroup_rmdir")]
+fn cgroup_rmdir(ctx: BtfTracePointContext) -> Option<()> {
+    cgroup::try_rmdir(&ctx)
+}
+
+#[btf_tracepoint(function = "cgroup_notify_populated")]
+fn cgroup_notify_populated(ctx: BtfTracePointContext) -> Option<()> {
+    cgroup::try_populated(&ctx)
+}
+
+#[btf_tracepoint(function = "cgroup_notify_frozen")]
+fn cgroup_notify_frozen(ctx: BtfTracePointContext) -> Option<()> {
+    cgroup::try_frozen(&ctx)
+}
+
+#[btf_tracepoint(function = "sched_process_fork")]
+fn sched_process_fork(ctx: BtfTracePointContext) -> Option<()> {
+    task::try_fork(&ctx)
+}
+
+#[btf_tracepoint(function = "sched_process_exec")]
+fn sched_process_exec(ctx: BtfTracePointContext) -> Option<()> {
+    task::try_exec(&ctx)
+}
+
+#[btf_tracepoint(function = "sched_process_exit")]
+fn sched_process_exit(ctx: BtfTracePointContext) -> Option<()> {
+    task::try_exit(&ctx)
+}
+
+#[btf_tracepoint(function = "sched_process_fork")]
+fn self_check(ctx: BtfTracePointContext) -> Option<()> {
+    task::try_self_check(&ctx)
+}
+
+/// `GPL` helpers need a compatible licence (`include/linux/license.h:license_is_gpl_compatible`).
+#[unsafe(link_section = "license")]
+#[unsafe(no_mangle)]
+static LICENSE: [u8; 13] = *b"Dual MIT/GPL\0";
+
+/// Never reached: a panic in a program is an endless loop, which the verifier refuses at load.
+#[panic_handler]
+fn panic(_info: &core::panic::PanicInfo<'_>) -> ! {
+    loop {}
+}

@@ -1,0 +1,45 @@
+//! The maps and the globals. Names are those of [`reaper_ebpf::abi::name`] and [`reaper_ebpf::kernel_fields`].
+#![expect(unsafe_code, reason = "a map or global is found by its section and its unmangled symbol")]
+
+use aya_ebpf::Global;
+use aya_ebpf::macros::map;
+use aya_ebpf::maps::{HashMap, PerCpuArray, RingBuf};
+use reaper_ebpf::abi::{COUNTERS, CgroupKey, WatchEntry};
+
+/// 256 KiB: 3,276 records. A full ring is counted, and healed by a resync.
+const RING_BYTES: u32 = 256 * 1024;
+
+/// Cgroups whose events are reported: eight hierarchies of 2,000 containers.
+#[map]
+pub(crate) static TRACKED: HashMap<CgroupKey, u32> = HashMap::with_max_entries(16_384, 0);
+
+/// Processes whose life is reported.
+#[map]
+pub(crate) static WATCH: HashMap<u32, WatchEntry> = HashMap::with_max_entries(4_096, 0);
+
+/// Lifecycle of cgroups.
+#[map]
+pub(crate) static CGROUP_RING: RingBuf = RingBuf::with_byte_size(RING_BYTES, 0);
+
+/// Lifecycle of processes.
+#[map]
+pub(crate) static PROCESS_RING: RingBuf = RingBuf::with_byte_size(RING_BYTES, 0);
+
+/// What was lost, by [`Counter`](reaper_ebpf::abi::Counter).
+#[map]
+pub(crate) static LOST: PerCpuArray<u64> = PerCpuArray::with_max_entries(COUNTERS, 0);
+
+/// Thread group id of the process that loads the object.
+#[unsafe(no_mangle)]
+pub(crate) static SELF_TGID: Global<u64> = Global::new(0);
+
+/// One global a kernel field: its offset, set before the load. `.rodata` is frozen, so the verifier knows the
+/// values and accepts `pointer + offset` as a typed field access.
+macro_rules! offsets {
+    ($($global:ident = $structure:ident . $member:ident;)*) => { $(
+        #[unsafe(no_mangle)]
+        pub(crate) static $global: Global<u64> = Global::new(0);
+    )* };
+}
+
+reaper_ebpf::kernel_fields!(offsets);
