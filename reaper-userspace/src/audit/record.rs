@@ -1,0 +1,317 @@
+//! What a line says. Field order here is the order of the keys in the file.
+//!
+//! Whatever is written parses back: texts that come from the node are plain strings here, bounded and checked
+//! elsewhere, so that no name a container chose can make the file unreadable.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use super::before::Before;
+use super::chain::Digest;
+use crate::ident::{CgroupRef, ContainerId, Namespace};
+use crate::leak::{Cause, LeakKind};
+use crate::time::BootTime;
+
+/// Version of the schema.
+pub(super) const VERSION: u32 = 1;
+
+/// One line, without its own hash.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Record {
+    /// Version of the schema, 1.
+    pub v: u32,
+    /// Counts the lines of the chain, from 1 and without a gap, across files.
+    pub seq: u64,
+    /// Wall time, for people.
+    pub ts: Timestamp,
+    /// Time since boot.
+    pub mono_ns: BootTime,
+    /// The kernel's boot id.
+    pub boot: String,
+    /// The node's name.
+    pub node: String,
+    /// What happened; its `type` comes first.
+    #[serde(flatten)]
+    pub body: Body,
+    /// Hash of the line before.
+    pub prev: Digest,
+}
+
+/// When something is recorded, as the daemon's clock says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stamp {
+    /// Wall time.
+    pub wall: Timestamp,
+    /// Time since boot.
+    pub boot: BootTime,
+}
+
+/// What happened.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type")]
+pub enum Body {
+    /// First line of every file; `seq` and `prev` go on from the file before it, if there is one.
+    #[serde(rename = "segment.open")]
+    SegmentOpen,
+    /// The daemon or a one-shot command began.
+    #[serde(rename = "daemon.start")]
+    DaemonStart {
+        /// What began.
+        tool: Tool,
+    },
+    /// It ended in an orderly way.
+    #[serde(rename = "daemon.stop")]
+    DaemonStop {
+        /// Why, for people.
+        reason: String,
+    },
+    /// A leak is proven.
+    #[serde(rename = "leak.confirmed")]
+    LeakConfirmed {
+        /// The leak's id.
+        leak: String,
+        /// The proof.
+        #[serde(flatten)]
+        body: Confirmed,
+    },
+    /// An act begins once this line is durable.
+    #[serde(rename = "reap.intent")]
+    ReapIntent {
+        /// The leak's id.
+        leak: String,
+        /// Names the act: the `seq` of this line.
+        txn: u64,
+        /// The act.
+        #[serde(flatten)]
+        body: IntentBody,
+    },
+    /// An act ended.
+    #[serde(rename = "reap.outcome")]
+    ReapOutcome {
+        /// The leak's id.
+        leak: String,
+        /// The act.
+        txn: u64,
+        /// Repeated from the intent.
+        target: Target,
+        /// How it ended.
+        #[serde(flatten)]
+        body: OutcomeBody,
+    },
+    /// An act whose end was not recorded is closed with what is there now.
+    #[serde(rename = "reap.recovered")]
+    ReapRecovered {
+        /// The leak's id.
+        leak: String,
+        /// The act.
+        txn: u64,
+        /// Repeated from the intent.
+        target: Target,
+        /// What is there now.
+        #[serde(flatten)]
+        body: RecoveredBody,
+    },
+}
+
+/// The program that acts.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Tool {
+    /// Its version.
+    pub version: String,
+    /// Identifies its configuration.
+    pub config: String,
+    /// `observe` or `enforce`.
+    pub mode: String,
+}
+
+/// Who or what set an act off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Triggered {
+    /// The daemon, by itself.
+    Daemon,
+    /// A person, by a command.
+    Operator,
+}
+
+/// Why something is done.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Trigger {
+    /// Who set it off.
+    pub by: Triggered,
+    /// The person's user id, where a person did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub uid: Option<u32>,
+    /// What made it leak.
+    pub rule: Cause,
+}
+
+/// What is acted on, by identity.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Target {
+    /// Kind of leak.
+    pub kind: LeakKind,
+    /// Its cgroups, one a hierarchy.
+    pub cgroup_ids: Vec<CgroupRef>,
+    /// Their path, for people: bytes that are not UTF-8 are replaced.
+    pub path: String,
+    /// Container id.
+    pub container: ContainerId,
+    /// containerd namespace.
+    pub runtime_ns: Namespace,
+}
+
+/// One reason to believe that something leaked.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Evidence {
+    /// Who said it.
+    pub source: String,
+    /// What was said.
+    pub what: String,
+    /// When, since boot.
+    pub at: BootTime,
+}
+
+/// A proven leak.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Confirmed {
+    /// Why it is looked at.
+    pub trigger: Trigger,
+    /// What leaked.
+    pub target: Target,
+    /// The proof.
+    pub evidence: Vec<Evidence>,
+    /// From the event that made it a leak to now, in milliseconds.
+    pub detection_ms: Millis,
+}
+
+/// An act that is about to begin.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct IntentBody {
+    /// What acts.
+    pub tool: Tool,
+    /// Why.
+    pub trigger: Trigger,
+    /// On what.
+    pub target: Target,
+    /// The proof.
+    pub evidence: Vec<Evidence>,
+    /// What is there now.
+    pub before: Before,
+}
+
+/// One step of an act.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StepRecord {
+    /// What was done: `kill`, `thaw`, `rmdir`.
+    pub op: String,
+    /// On which path, where a step has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<String>,
+    /// How long it took, in milliseconds.
+    pub ms: Millis,
+    /// Whether it did what it should.
+    pub ok: bool,
+    /// What went wrong, with the errno.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+/// What was there after an act, looked at again.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "state")]
+pub enum After {
+    /// Gone in every hierarchy.
+    Gone,
+    /// Something remains.
+    Remains {
+        /// What, and what holds it.
+        what: String,
+    },
+    /// Nobody could tell.
+    Unknown {
+        /// Which question got no answer.
+        reason: String,
+    },
+}
+
+/// How an act ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    /// Everything that leaked is gone, by this act.
+    Reaped,
+    /// It went by itself in the meantime.
+    AlreadyGone,
+    /// Something remains.
+    Partial,
+    /// Nothing could be done.
+    Failed,
+    /// The bound of the act was reached.
+    Timeout,
+    /// A guard held at the last check; nothing was done.
+    Vetoed,
+}
+
+/// The end of an act.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OutcomeBody {
+    /// What was done, in order.
+    pub steps: Vec<StepRecord>,
+    /// What is there now.
+    pub after: After,
+    /// The result.
+    pub outcome: Outcome,
+    /// Why, where it is not `reaped`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// From the first step to here, in milliseconds.
+    pub dur_ms: Millis,
+}
+
+/// The end of an act that was interrupted.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RecoveredBody {
+    /// What is there now.
+    pub after: After,
+}
+
+/// A duration, written as milliseconds with microseconds behind the point.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Millis(pub Duration);
+
+// === impl Body ===
+
+impl Body {
+    /// The value of `type`.
+    pub const fn kind(&self) -> &'static str {
+        match self {
+            Self::SegmentOpen => "segment.open",
+            Self::DaemonStart { .. } => "daemon.start",
+            Self::DaemonStop { .. } => "daemon.stop",
+            Self::LeakConfirmed { .. } => "leak.confirmed",
+            Self::ReapIntent { .. } => "reap.intent",
+            Self::ReapOutcome { .. } => "reap.outcome",
+            Self::ReapRecovered { .. } => "reap.recovered",
+        }
+    }
+}
+
+// === impl Millis ===
+
+impl Serialize for Millis {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        // Dividing a whole number by a thousand gives the shortest spelling: 0.3, not 0.30000000000000004.
+        let micros = (self.0.as_secs_f64() * 1e6).round();
+        serializer.serialize_f64(micros / 1e3)
+    }
+}
+
+impl<'de> Deserialize<'de> for Millis {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let millis = f64::deserialize(deserializer)?;
+        Duration::try_from_secs_f64(millis / 1e3).map(Self).map_err(serde::de::Error::custom)
+    }
+}
