@@ -121,7 +121,9 @@ impl CgroupDir {
                 names.push(name.to_owned());
             }
         }
-        Ok(names)
+        // The end of the list is also what a removed directory looks like (getdents says ENOENT, which readdir
+        // takes for the end).
+        if self.is_gone() { Err(failed(Errno::NOENT)) } else { Ok(names) }
     }
 
     pub(super) fn open_child(&self, name: &OsStr) -> Result<Self, CgroupfsError> {
