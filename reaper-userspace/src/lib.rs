@@ -13,6 +13,7 @@ pub mod kernel;
 pub mod leak;
 pub mod plan;
 pub mod policy;
+pub mod procfs;
 pub mod runtime;
 pub mod time;
 pub mod verdict;

@@ -11,5 +11,5 @@ mod wait;
 
 pub use membership::{Membership, MembershipError, parse_memberships};
 pub use mountinfo::{MountEntry, MountinfoError, parse_mountinfo};
-pub use read::{ReadError, chain, read_at, read_path};
+pub use read::{ReadError, chain, read_at, read_path, read_prefix_at};
 pub use wait::until;

@@ -3,7 +3,7 @@
 use std::error::Error;
 use std::fs::File;
 use std::io::Read as _;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, Mode, OFlags, openat};
@@ -53,27 +53,32 @@ impl ReadError {
 /// Reads a file below a held directory; a symbolic link in its last component is refused with ELOOP.
 pub fn read_at(dir: BorrowedFd<'_>, path: impl AsRef<Path>, limit: u64) -> Result<Vec<u8>, ReadError> {
     let path = path.as_ref();
+    // One byte more than allowed tells "too long" from "just fits".
+    let bytes = read_prefix_at(dir, path, limit.saturating_add(1))?;
+    if u64::try_from(bytes.len()).is_ok_and(|length| length <= limit) {
+        return Ok(bytes);
+    }
+    Err(ReadError::TooLong { path: path.to_owned(), limit })
+}
+
+/// Reads the first bytes of a file, for text in which a lost end is no lost answer.
+pub fn read_prefix_at(dir: BorrowedFd<'_>, path: impl AsRef<Path>, limit: u64) -> Result<Vec<u8>, ReadError> {
+    let path = path.as_ref();
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
     let file = retry_on_intr(|| openat(dir, path, flags, Mode::empty()))
         .map_err(|source| ReadError::Open { path: path.to_owned(), source })?;
-    read_all(file, path, limit)
+    let mut bytes = Vec::new();
+    // read_to_end goes on after EINTR.
+    File::from(file).take(limit).read_to_end(&mut bytes).map_err(|error| ReadError::Read {
+        path: path.to_owned(),
+        source: Errno::from_io_error(&error).unwrap_or(Errno::IO),
+    })?;
+    Ok(bytes)
 }
 
 /// Reads a file by its absolute path, with the rules of [`read_at`].
 pub fn read_path(path: impl AsRef<Path>, limit: u64) -> Result<Vec<u8>, ReadError> {
     read_at(CWD, path, limit)
-}
-
-fn read_all(file: OwnedFd, path: &Path, limit: u64) -> Result<Vec<u8>, ReadError> {
-    let mut bytes = Vec::new();
-    // One byte more than allowed tells "too long" from "just fits"; read_to_end itself goes on after EINTR.
-    let read = File::from(file).take(limit.saturating_add(1)).read_to_end(&mut bytes).map_err(|error| {
-        ReadError::Read { path: path.to_owned(), source: Errno::from_io_error(&error).unwrap_or(Errno::IO) }
-    })?;
-    if u64::try_from(read).is_ok_and(|read| read <= limit) {
-        return Ok(bytes);
-    }
-    Err(ReadError::TooLong { path: path.to_owned(), limit })
 }
 
 /// An error and all its causes in one line, for [`Lookup::Unavailable`](crate::ident::Lookup::Unavailable).

@@ -1,0 +1,88 @@
+//! One held `/proc/PID` directory.
+
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::unix::ffi::OsStringExt as _;
+use std::path::PathBuf;
+
+use ::procfs::FromRead as _;
+use ::procfs::process::Stat;
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, openat, readlinkat, statat};
+use rustix::io::{Errno, retry_on_intr};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+
+use super::error::ProcfsError;
+use crate::ident::Tgid;
+use crate::kernel::{ReadError, read_at, read_prefix_at};
+
+/// `stat`, `cgroup` and `wchan` are a few lines; `cgroup` holds up to 16 paths.
+const FILE_LIMIT: u64 = 1 << 17;
+
+/// The directory of one incarnation: it never shows a successor with the same number.
+#[derive(Debug)]
+pub(super) struct ProcDir {
+    fd: OwnedFd,
+    tgid: Tgid,
+}
+
+// === impl ProcDir ===
+
+impl ProcDir {
+    pub(super) fn open(tgid: Tgid) -> Result<Self, ProcfsError> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        match retry_on_intr(|| openat(CWD, format!("/proc/{tgid}"), flags, Mode::empty())) {
+            Ok(fd) => Ok(Self { fd, tgid }),
+            Err(Errno::NOENT) => Err(absence(tgid)),
+            Err(source) => Err(ProcfsError::Open { tgid, source }),
+        }
+    }
+
+    pub(super) fn stat(&self) -> Result<Stat, ProcfsError> {
+        let text = self.read("stat")?;
+        Stat::from_read(text.as_slice()).map_err(|source| ProcfsError::Stat { tgid: self.tgid, source })
+    }
+
+    pub(super) fn read(&self, file: &'static str) -> Result<Vec<u8>, ProcfsError> {
+        read_at(self.fd.as_fd(), file, FILE_LIMIT).map_err(|source| self.explain(file, source))
+    }
+
+    pub(super) fn read_prefix(&self, file: &'static str, limit: u64) -> Result<Vec<u8>, ProcfsError> {
+        read_prefix_at(self.fd.as_fd(), file, limit).map_err(|source| self.explain(file, source))
+    }
+
+    /// Target of `exe`; `None` where there is none (kernel threads, zombies) and where we may not see it.
+    pub(super) fn exe(&self) -> Result<Option<PathBuf>, ProcfsError> {
+        match retry_on_intr(|| readlinkat(&self.fd, "exe", Vec::new())) {
+            Ok(target) => Ok(Some(PathBuf::from(std::ffi::OsString::from_vec(target.into_bytes())))),
+            Err(Errno::NOENT | Errno::ACCESS | Errno::PERM) => Ok(None),
+            Err(source) => Err(self.explain("exe", ReadError::Read { path: "exe".into(), source })),
+        }
+    }
+
+    /// ENOENT and ESRCH are said for a reaped process and for a missing feature: the file that every process has
+    /// decides.
+    fn explain(&self, file: &'static str, source: ReadError) -> ProcfsError {
+        let absent = |errno| matches!(errno, Errno::NOENT | Errno::SRCH);
+        if source.errno().is_some_and(absent)
+            && statat(&self.fd, "stat", AtFlags::SYMLINK_NOFOLLOW).is_err_and(absent)
+        {
+            return ProcfsError::Absent { tgid: self.tgid };
+        }
+        ProcfsError::Read { file, tgid: self.tgid, source }
+    }
+}
+
+/// Asks a second source whether a number without a `/proc` entry really is no process.
+fn absence(tgid: Tgid) -> ProcfsError {
+    match pidfd(tgid) {
+        Err(Errno::SRCH) => ProcfsError::Absent { tgid },
+        Err(source) => ProcfsError::Pidfd { tgid, source },
+        Ok(_) => ProcfsError::Hidden { tgid },
+    }
+}
+
+/// A pidfd of whatever process has the number now. ESRCH: none. EINVAL, or ENOENT on newer kernels: a thread that
+/// is no leader has it.
+pub(super) fn pidfd(tgid: Tgid) -> Result<OwnedFd, Errno> {
+    let pid = i32::try_from(tgid.get()).ok().and_then(Pid::from_raw).ok_or(Errno::INVAL)?;
+    retry_on_intr(|| pidfd_open(pid, PidfdFlags::empty()))
+}

@@ -1,0 +1,27 @@
+//! Processes as `/proc` and pidfds show them, one incarnation at a time.
+//!
+//! [`start_of`], [`read`], [`all`], [`cgroup_of`] and [`alive`] answer questions about numbers; [`PidHandle`] holds
+//! an incarnation. [`runtime_processes`] and [`ancestors`] pick from what [`all`] returned and read nothing.
+//! Nothing here signals: `reap` does, through a [`PidHandle`].
+//!
+//! # Invariants
+//! - A number is never taken for a process: whatever is read of one process is read below one held `/proc/PID`
+//!   directory, which fails with ENOENT or ESRCH once that process has been reaped (`fs/proc/base.c`).
+//! - "No such process" needs `pidfd_open` to say ESRCH as well: with `hidepid` a missing `/proc/PID` may only mean
+//!   that we may not see it.
+//! - What a process says about itself (`comm`, argv) is bounded, decoded lossily and only a hint.
+
+mod ancestry;
+mod dir;
+mod error;
+mod handle;
+mod membership;
+mod process;
+mod runtime;
+
+pub use ancestry::ancestors;
+pub use error::ProcfsError;
+pub use handle::PidHandle;
+pub use membership::cgroup_of;
+pub use process::{alive, all, read, start_of, wait_channel};
+pub use runtime::runtime_processes;
