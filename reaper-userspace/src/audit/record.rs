@@ -249,8 +249,8 @@ pub enum Outcome {
     Partial,
     /// Nothing could be done.
     Failed,
-    /// The bound of the act was reached.
-    Timeout,
+    /// Something cannot end within the bound of the act.
+    Stuck,
     /// A guard held at the last check; nothing was done.
     Vetoed,
 }
