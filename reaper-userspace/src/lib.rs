@@ -11,6 +11,7 @@ pub mod ident;
 pub mod inventory;
 pub mod kernel;
 pub mod leak;
+pub mod metrics;
 pub mod plan;
 pub mod policy;
 pub mod procfs;
