@@ -4,6 +4,7 @@
 //! 0 [`ident`] [`time`] [`fact`] · 1 `policy` `inventory` `verdict` `plan` ·
 //! 2 `probe` `cgroupfs` `procfs` `runtime` `mounts` `audit` `metrics` · 3 `survey` `reap` · 4 `daemon` `cli`.
 
+pub mod admin;
 pub mod audit;
 pub mod cgroupfs;
 pub mod fact;
