@@ -13,6 +13,7 @@ pub mod inventory;
 pub mod kernel;
 pub mod leak;
 pub mod metrics;
+pub mod mounts;
 pub mod plan;
 pub mod policy;
 pub mod procfs;

@@ -1,0 +1,96 @@
+//! The mount namespace and the root directory of one incarnation of a process.
+
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+
+use nix::sched::{CloneFlags, unshare};
+use rustix::fs::{CWD, Mode, OFlags, openat};
+use rustix::io::{Errno, retry_on_intr};
+use rustix::process::{chroot, fchdir};
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+
+use super::error::MountsError;
+use super::table::Table;
+use crate::ident::{Lookup, ProcessKey, StartTicks, Tgid};
+
+/// A held namespace, still to be entered.
+#[derive(Debug)]
+pub(super) struct Namespace {
+    process: ProcessKey,
+    mounts: OwnedFd,
+    root: OwnedFd,
+}
+
+/// Proof that the calling thread is in a namespace, and its way to the mount table there.
+#[derive(Debug)]
+pub(super) struct Entered {
+    process: ProcessKey,
+    /// Our own `/proc/PID/task/TID`, held from before: `/proc` of the namespace may be another or missing.
+    thread: OwnedFd,
+}
+
+// === impl Namespace ===
+
+impl Namespace {
+    pub(super) fn open(
+        process: ProcessKey,
+        start_of: &dyn Fn(Tgid) -> Lookup<StartTicks>,
+    ) -> Result<Self, MountsError> {
+        let dir = process_dir(process)?;
+        let mounts = open_at(dir.as_fd(), "ns/mnt", OFlags::RDONLY, process)?;
+        let root = open_at(dir.as_fd(), "root", OFlags::PATH | OFlags::DIRECTORY, process)?;
+        verify(process, start_of)?;
+        Ok(Self { process, mounts, root })
+    }
+
+    /// Moves the calling thread, for good, into the namespace and to the process's root directory, as the targets
+    /// in its mount table are relative to that.
+    pub(super) fn enter(self) -> Result<Entered, MountsError> {
+        let process = self.process;
+        let failed = |source| MountsError::Enter { process, source };
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let thread = openat(CWD, "/proc/thread-self", flags, Mode::empty()).map_err(failed)?;
+        // setns refuses a thread that shares its working directory with others (`fs/namespace.c:mntns_install`).
+        unshare(CloneFlags::CLONE_FS)
+            .map_err(|errno| failed(Errno::from_io_error(&errno.into()).unwrap_or(Errno::IO)))?;
+        move_into_link_name_space(self.mounts.as_fd(), Some(LinkNameSpaceType::Mount)).map_err(failed)?;
+        fchdir(&self.root).and_then(|()| chroot(".")).map_err(failed)?;
+        Ok(Entered { process, thread })
+    }
+}
+
+// === impl Entered ===
+
+impl Entered {
+    pub(super) fn table(&self) -> Result<Table, MountsError> {
+        Table::read(self.thread.as_fd(), self.process)
+    }
+}
+
+/// `/proc/PID` of whatever process has the number now: [`verify`] after everything below it has been opened.
+pub(super) fn process_dir(process: ProcessKey) -> Result<OwnedFd, MountsError> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY;
+    open_at(CWD, &format!("/proc/{}", process.tgid), flags, process)
+}
+
+fn open_at(
+    dir: BorrowedFd<'_>,
+    path: &str,
+    flags: OFlags,
+    process: ProcessKey,
+) -> Result<OwnedFd, MountsError> {
+    retry_on_intr(|| openat(dir, path, flags | OFlags::CLOEXEC, Mode::empty()))
+        .map_err(|source| MountsError::Open { process, source })
+}
+
+/// If the number still is the incarnation's, everything opened by it before was the incarnation's, too: an earlier
+/// holder of the number had to be reaped before this one started, and we were told of this one before.
+pub(super) fn verify(
+    process: ProcessKey,
+    start_of: &dyn Fn(Tgid) -> Lookup<StartTicks>,
+) -> Result<(), MountsError> {
+    match start_of(process.tgid) {
+        Lookup::Found(start) if start == process.start => Ok(()),
+        Lookup::Found(_) | Lookup::NotFound => Err(MountsError::Gone { process }),
+        Lookup::Unavailable(reason) => Err(MountsError::Unidentified { process, reason }),
+    }
+}
