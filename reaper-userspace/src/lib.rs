@@ -7,6 +7,7 @@
 pub mod admin;
 pub mod audit;
 pub mod cgroupfs;
+pub mod event;
 pub mod fact;
 pub mod ident;
 pub mod inventory;
@@ -16,6 +17,7 @@ pub mod metrics;
 pub mod mounts;
 pub mod plan;
 pub mod policy;
+pub mod probe;
 pub mod procfs;
 pub mod runtime;
 pub mod time;

@@ -21,6 +21,6 @@ pub const WATCH_RUNTIME: u64 = 2;
 /// The key of a cgroup.
 pub const fn cgroup_key(hierarchy: u32, id: u64) -> CgroupKey {
     // `u64::from` is not const.
-    #[expect(clippy::as_conversions, clippy::cast_lossless, reason = "widening, in a const fn")]
+    #[expect(clippy::as_conversions, reason = "widening, in a const fn")]
     [hierarchy as u64, id]
 }

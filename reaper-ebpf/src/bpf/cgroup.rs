@@ -24,9 +24,10 @@ pub(crate) fn try_mkdir(ctx: &BtfTracePointContext) -> Option<()> {
 /// Fires on success only.
 pub(crate) fn try_rmdir(ctx: &BtfTracePointContext) -> Option<()> {
     let cgroup = Cgroup::arg(ctx, 0);
-    if filter::untrack(&key(cgroup)) {
-        emit::cgroup(&by_current(Kind::RMDIR, cgroup));
+    if !filter::untrack(&key(cgroup)) {
+        return None;
     }
+    emit::cgroup(&by_current(Kind::RMDIR, cgroup));
     Some(())
 }
 

@@ -1,0 +1,115 @@
+//! Compares what the programs read about this process with what is known to be true of it.
+//!
+//! A wrong offset, a time namespace or a PID namespace would make every event a lie. One program reports what
+//! it reads of its loader whenever that starts a thread; it is attached for the check only.
+
+use std::io;
+use std::thread;
+
+use aya::Ebpf;
+use aya::maps::{MapData, RingBuf};
+use procfs::process::{Process, Stat};
+use reaper_ebpf::abi::{Kind, Record, name};
+use zerocopy::{FromBytes as _, IntoBytes as _};
+
+use super::{ProbeError, load};
+use crate::ident::StartTicks;
+
+pub(super) fn run(programs: &mut Ebpf, ring: &mut RingBuf<MapData>) -> Result<(), ProbeError> {
+    let program = load::program(programs, name::SELF_CHECK)?;
+    let failed = |source| ProbeError::Attach { program: name::SELF_CHECK, source: Box::new(source) };
+    let link = program.attach().map_err(failed)?;
+    let started = start_thread();
+    program.detach(link).map_err(failed)?;
+    program.unload().map_err(failed)?;
+    started.map_err(|source| ProbeError::CheckFailed { step: "starting a thread", source })?;
+    let record = last_report(ring).ok_or(ProbeError::Unseen(std::process::id()))?;
+    compare(&record, &own_stat()?)
+}
+
+fn start_thread() -> io::Result<()> {
+    let thread = thread::Builder::new().name("self-check".to_owned()).spawn(|| ())?;
+    thread.join().map_err(|_panic| io::Error::other("the thread panicked"))
+}
+
+/// Empties the ring: nothing else is attached yet.
+fn last_report(ring: &mut RingBuf<MapData>) -> Option<Record> {
+    let mut last = None;
+    while let Some(bytes) = ring.next() {
+        let report = Record::read_from_bytes(&bytes).ok();
+        last = report.filter(|report| report.kind == Kind::SELF_CHECK.0).or(last);
+    }
+    last
+}
+
+fn own_stat() -> Result<Stat, ProbeError> {
+    Process::myself().and_then(|myself| myself.stat()).map_err(|error| ProbeError::CheckFailed {
+        step: "reading /proc/self/stat",
+        source: io::Error::other(error),
+    })
+}
+
+fn compare(read: &Record, truth: &Stat) -> Result<(), ProbeError> {
+    same("the number", &i64::from(read.tgid), &i64::from(truth.pid))?;
+    same("the parent", &i64::from(read.peer), &i64::from(truth.ppid))?;
+    same("the start in ticks", &StartTicks::from_boot_nanos(read.aux).get(), &truth.starttime)?;
+    same("the name", &comm(read), &truth.comm)?;
+    same("the cgroup", &read.id, &read.aux2)?;
+    same("the hierarchy of cgroup v2", &read.hierarchy, &0)?;
+    // The thread that was just started counts; others may come and go meanwhile.
+    same("having two threads or more", &(read.code >= 2), &true)
+}
+
+fn same<T: PartialEq + ToString>(field: &'static str, kernel: &T, truth: &T) -> Result<(), ProbeError> {
+    if kernel == truth {
+        return Ok(());
+    }
+    Err(ProbeError::Mismatch { field, kernel: kernel.to_string(), truth: truth.to_string() })
+}
+
+fn comm(record: &Record) -> String {
+    let name = record.comm.as_bytes().split(|byte| *byte == 0).next().unwrap_or_default();
+    String::from_utf8_lossy(name).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report(truth: &Stat) -> Record {
+        let mut comm = [0; 16];
+        comm[..truth.comm.len()].copy_from_slice(truth.comm.as_bytes());
+        Record {
+            aux: StartTicks::from_ticks(truth.starttime).boot_nanos().saturating_add(9_999_999),
+            id: 5,
+            aux2: 5,
+            tgid: truth.pid.try_into().unwrap(),
+            peer: truth.ppid.try_into().unwrap(),
+            code: 2,
+            comm: zerocopy::transmute!(comm),
+            ..Record::new(Kind::SELF_CHECK, 0)
+        }
+    }
+
+    #[test]
+    fn each_wrong_field_is_refused_by_name() {
+        let truth = own_stat().unwrap();
+        let right = report(&truth);
+        compare(&right, &truth).unwrap();
+        let wrong = [
+            ("the number", Record { tgid: right.tgid + 1, ..right }),
+            ("the parent", Record { peer: right.peer + 1, ..right }),
+            ("the start in ticks", Record { aux: right.aux + 10_000_000, ..right }),
+            ("the name", Record { comm: [0; 2], ..right }),
+            ("the cgroup", Record { id: 6, ..right }),
+            ("the hierarchy of cgroup v2", Record { hierarchy: 1, ..right }),
+            ("having two threads or more", Record { code: 0, ..right }),
+        ];
+        for (expected, record) in wrong {
+            match compare(&record, &truth) {
+                Err(ProbeError::Mismatch { field, .. }) => assert_eq!(field, expected),
+                other => panic!("{expected}: {other:?}"),
+            }
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! The probes: loads the BPF programs, attaches them, and hands out what they report as [`Event`]s.
+//!
+//! What is worth reporting is decided in the kernel: cgroups that were given to [`Probe::track`] and all that is
+//! made below them, processes that were given to [`Probe::watch`] and what shims and runtimes start. Everything
+//! else costs a map miss. Nothing is pinned: if the daemon dies, its programs go with it.
+//!
+//! # Invariants
+//! - An event is a hint. Whoever acts reads again.
+//! - What the kernel could not report is counted; a change of [`Probe::losses`] means a resync.
+//! - A probe that would read the wrong field does not start: see `check`.
+
+mod btf;
+mod check;
+mod error;
+mod load;
+mod losses;
+mod ring;
+
+use std::fmt;
+use std::future::poll_fn;
+
+use aya::Ebpf;
+use aya::maps::{HashMap, MapData, PerCpuArray};
+use reaper_ebpf::abi::{CgroupKey, TRACKED_MARK, WATCH_ROOT, WatchEntry, cgroup_key, name};
+
+use crate::event::Event;
+use crate::ident::{CgroupRef, ProcessKey};
+
+pub use btf::LayoutError;
+pub use error::ProbeError;
+pub use losses::{Loss, Losses};
+
+/// How the daemon learns that something happened. Best first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Level {
+    /// BPF programs on typed tracepoints.
+    Btf,
+    /// Periodic looks at the node only.
+    Poll,
+}
+
+/// The attached programs, and the maps that steer them. Dropping it detaches them.
+pub struct Probe {
+    programs: Ebpf,
+    tracked: HashMap<MapData, CgroupKey, u32>,
+    watch: HashMap<MapData, u32, WatchEntry>,
+    lost: PerCpuArray<MapData, u64>,
+    cgroups: ring::Ring,
+    processes: ring::Ring,
+}
+
+/// The BPF object that was built with this binary, if there was one.
+pub fn embedded() -> Option<&'static [u8]> {
+    let object: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/reaper-ebpf.o"));
+    (!object.is_empty()).then_some(object)
+}
+
+// === impl Level ===
+
+impl fmt::Display for Level {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Btf => "btf",
+            Self::Poll => "poll",
+        })
+    }
+}
+
+// === impl Probe ===
+
+impl Probe {
+    /// Loads the object, checks what it reads, and attaches it. Events are kept from then on, so attach first,
+    /// then [`track`](Self::track) and walk: no gap.
+    ///
+    /// Blocks for some 50 ms, needs `CAP_BPF` and `CAP_PERFMON`, and a tokio runtime with I/O around it.
+    pub fn load(object: &[u8]) -> Result<Self, ProbeError> {
+        load::load(object)
+    }
+
+    /// What this is.
+    pub const fn level(&self) -> Level {
+        Level::Btf
+    }
+
+    /// Reports this cgroup's events, and those of every cgroup made below it from now on. What was made below
+    /// it before has to be tracked by itself.
+    pub fn track(&mut self, cgroup: CgroupRef) -> Result<(), ProbeError> {
+        self.tracked
+            .insert(key(cgroup), TRACKED_MARK, 0)
+            .map_err(|source| ProbeError::Track { cgroup, source })
+    }
+
+    /// Forgets a cgroup; one that was not tracked is no error. The kernel forgets removed ones itself.
+    pub fn untrack(&mut self, cgroup: CgroupRef) -> Result<(), ProbeError> {
+        ignore_missing(self.tracked.remove(&key(cgroup)))
+            .map_err(|source| ProbeError::Track { cgroup, source })
+    }
+
+    /// Reports this process's life and what it starts. If the process was gone already the entry stays: look
+    /// again afterwards, and [`unwatch`](Self::unwatch) it then.
+    pub fn watch(&mut self, process: ProcessKey) -> Result<(), ProbeError> {
+        self.watch
+            .insert(process.tgid.get(), [process.start.boot_nanos(), WATCH_ROOT], 0)
+            .map_err(|source| ProbeError::Watch { process, source })
+    }
+
+    /// Forgets a process; one that was not watched is no error. The kernel forgets ended ones itself.
+    pub fn unwatch(&mut self, process: ProcessKey) -> Result<(), ProbeError> {
+        ignore_missing(self.watch.remove(&process.tgid.get()))
+            .map_err(|source| ProbeError::Watch { process, source })
+    }
+
+    /// Waits until there are events, and returns them in order of time: at most 4,096 of each ring, the rest
+    /// comes with the next call. Cancel safe.
+    pub async fn next_batch(&mut self) -> Result<Vec<Event>, ProbeError> {
+        let mut events = Vec::new();
+        let (cgroups, processes) = (&mut self.cgroups, &mut self.processes);
+        poll_fn(|context| {
+            let first = cgroups.poll_drain(context, &mut events);
+            let second = processes.poll_drain(context, &mut events);
+            ring::either(first, second)
+        })
+        .await?;
+        events.sort_by_key(|event| event.at);
+        Ok(events)
+    }
+
+    /// Everything that was not reported since the load.
+    pub fn losses(&self) -> Result<Losses, ProbeError> {
+        let undecodable = self.cgroups.undecodable().saturating_add(self.processes.undecodable());
+        losses::read(&self.lost, &self.programs, undecodable)
+    }
+}
+
+impl fmt::Debug for Probe {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Probe").field("programs", &name::PROGRAMS).finish_non_exhaustive()
+    }
+}
+
+const fn key(cgroup: CgroupRef) -> CgroupKey {
+    cgroup_key(cgroup.hierarchy.0, cgroup.id.0)
+}
+
+fn ignore_missing(removed: Result<(), aya::maps::MapError>) -> Result<(), aya::maps::MapError> {
+    match removed {
+        Err(aya::maps::MapError::KeyNotFound) => Ok(()),
+        other => other,
+    }
+}

@@ -1,0 +1,85 @@
+//! One ring, read without blocking.
+
+use std::io;
+use std::task::{Context, Poll, ready};
+
+use aya::maps::{MapData, RingBuf};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+
+use super::ProbeError;
+use crate::event::Event;
+
+/// Records taken at once, so that a storm in one ring cannot keep the daemon from the other.
+const BATCH: usize = 4_096;
+
+pub(super) struct Ring {
+    name: &'static str,
+    fd: AsyncFd<RingBuf<MapData>>,
+    undecodable: u64,
+}
+
+// === impl Ring ===
+
+impl Ring {
+    pub(super) fn new(name: &'static str, ring: RingBuf<MapData>) -> Result<Self, ProbeError> {
+        #[expect(deprecated, reason = "the successor is unsafe; aya's ring owns its one descriptor")]
+        let fd = AsyncFd::with_interest(ring, Interest::READABLE)
+            .map_err(|source| ProbeError::Wait { ring: name, source })?;
+        Ok(Self { name, fd, undecodable: 0 })
+    }
+
+    /// Records that were no event.
+    pub(super) const fn undecodable(&self) -> u64 {
+        self.undecodable
+    }
+
+    /// Appends what is there, at most a batch; ready only if that is something.
+    pub(super) fn poll_drain(
+        &mut self,
+        context: &mut Context<'_>,
+        events: &mut Vec<Event>,
+    ) -> Poll<Result<(), ProbeError>> {
+        loop {
+            let before = events.len();
+            ready!(self.poll_take(context, events))
+                .map_err(|source| ProbeError::Wait { ring: self.name, source })?;
+            if events.len() > before {
+                return Poll::Ready(Ok(()));
+            }
+        }
+    }
+
+    /// The kernel wakes a reader only when it had taken everything, so readiness is given back on an empty
+    /// ring only.
+    fn poll_take(&mut self, context: &mut Context<'_>, events: &mut Vec<Event>) -> Poll<io::Result<()>> {
+        let mut guard = ready!(self.fd.poll_read_ready_mut(context))?;
+        let ring = guard.get_inner_mut();
+        for _ in 0..BATCH {
+            let Some(bytes) = ring.next() else {
+                guard.clear_ready();
+                break;
+            };
+            match Event::decode(&bytes) {
+                Ok(event) => events.push(event),
+                Err(error) => {
+                    self.undecodable = self.undecodable.saturating_add(1);
+                    tracing::error!(%error, ring = self.name, "record dropped, a resync will make up for it");
+                }
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+/// Ready as soon as one of two is; a failure of either is not hidden by the other.
+pub(super) fn either(
+    first: Poll<Result<(), ProbeError>>,
+    second: Poll<Result<(), ProbeError>>,
+) -> Poll<Result<(), ProbeError>> {
+    match (first, second) {
+        (Poll::Ready(Err(error)), _) | (_, Poll::Ready(Err(error))) => Poll::Ready(Err(error)),
+        (Poll::Pending, Poll::Pending) => Poll::Pending,
+        (Poll::Ready(Ok(())), _) | (_, Poll::Ready(Ok(()))) => Poll::Ready(Ok(())),
+    }
+}
