@@ -20,7 +20,7 @@ mod tests {
     use reaper_userspace::runtime::{bundle, discover, runc, shim};
     use rustix::process::Signal;
 
-    use crate::runtime_support::{Containerd, alive, signal_process, start_of, wait};
+    use crate::runtime_support::{Containerd, alive, signal_process, start_of, stop_process, wait};
 
     fn client(server: &Containerd) -> Client {
         Client::new(server.address(), Ownership::Ours, DEADLINE)
@@ -225,7 +225,7 @@ mod tests {
         let short = Duration::from_millis(300);
         let (client, key) = (Client::new(server.address(), Ownership::Ours, short), server.key("any"));
         assert_eq!(client.task(&key).await, Lookup::NotFound);
-        server.signal(Signal::STOP);
+        stop_process(server.pid());
         for _ in 0..2 {
             let start = Instant::now();
             assert_unavailable(&client.task(&key).await, "no answer within 300ms");
@@ -293,7 +293,7 @@ mod tests {
         let key = server.key("stuck");
         server.run("stuck");
         let pid = server.shim("stuck");
-        signal_process(pid, Signal::STOP);
+        stop_process(pid);
         let start = Instant::now();
         let answer = shim::task(&socket(&server, &key), &key).await;
         let took = start.elapsed();
@@ -310,7 +310,7 @@ mod tests {
         let key = server.key("dead");
         server.run("dead");
         let socket = socket(&server, &key);
-        server.signal(Signal::STOP);
+        stop_process(server.pid());
         signal_process(server.shim("dead"), Signal::KILL);
         wait("nobody listens", || std::os::unix::net::UnixStream::connect(&socket).is_err());
         assert_unavailable(&shim::task(&socket, &key).await, "refused");

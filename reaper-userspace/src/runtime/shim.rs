@@ -98,6 +98,7 @@ async fn ask(socket: &Path, key: &ContainerKey) -> Result<Option<TaskStatus>, Sh
     }
 }
 
+/// Without a `timeout_nano`: the deadline is one, that of [`task`], which ends the connection.
 async fn state(client: &Client, service: &str, key: &ContainerKey) -> ttrpc::Result<Vec<u8>> {
     let message = StateRequest { id: key.id.to_string(), ..StateRequest::default() };
     let payload = message.write_to_bytes().map_err(|error| ttrpc::Error::Others(error.to_string()))?;
@@ -110,7 +111,6 @@ async fn state(client: &Client, service: &str, key: &ContainerKey) -> ttrpc::Res
         service: service.to_owned(),
         method: "State".to_owned(),
         payload,
-        timeout_nano: i64::try_from(DEADLINE.as_nanos()).unwrap_or(i64::MAX),
         metadata: vec![namespace],
         ..Request::default()
     };

@@ -196,6 +196,17 @@ pub(crate) fn signal_process(pid: u32, signal: Signal) {
     }
 }
 
+/// SIGSTOP, and waits until every thread has stopped: the signal alone takes effect later.
+pub(crate) fn stop_process(pid: u32) {
+    signal_process(pid, Signal::STOP);
+    wait("every thread stops", || {
+        let threads = fs::read_dir(format!("/proc/{pid}/task")).unwrap().flatten();
+        threads.into_iter().all(|thread| {
+            fs::read_to_string(thread.path().join("stat")).is_ok_and(|stat| stat.contains(") T "))
+        })
+    });
+}
+
 /// Start time of a process, from field 22 of its `stat`.
 pub(crate) fn start_of(tgid: Tgid) -> Lookup<StartTicks> {
     stat(tgid.get()).map_or(Lookup::NotFound, |(_, start)| Lookup::Found(StartTicks::from_ticks(start)))
