@@ -186,10 +186,6 @@ mod tests {
         containerd_client::Client::from(channel).containers().delete(request).await.unwrap();
         assert_eq!(client(&server).record(&key).await, Lookup::NotFound);
         assert_eq!(client(&server).task(&key).await, Lookup::Found(TaskStatus::Running));
-        let init = bundle_of(&server, &key).init_pid.found().expect("an init").get();
-        signal_process(init, Signal::KILL);
-        signal_process(server.shim("unrecorded"), Signal::KILL);
-        wait("containerd forgets the task", || bundle::one(&server.state(), &key).is_not_found());
     }
 
     #[tokio::test]

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use containerd_shim_protos::api::{StateRequest, StateResponse, Status as ProcessStatus};
-use containerd_shim_protos::protobuf::{self, Message as _};
+use containerd_shim_protos::protobuf::{self, EnumOrUnknown, Message as _};
 use sha2::{Digest as _, Sha256};
 use tokio::net::UnixStream;
 use tokio::time::timeout;
@@ -46,6 +46,8 @@ enum ShimError {
     Deadline,
     #[error("call")]
     Call(#[source] Box<ttrpc::Error>),
+    #[error("the shim refused: {code:?} {message:?}")]
+    Refused { code: EnumOrUnknown<Code>, message: String },
     #[error("decode the answer")]
     Decode(#[source] protobuf::Error),
     #[error("the answer is about {0:?}")]
@@ -94,6 +96,9 @@ async fn ask(socket: &Path, key: &ContainerKey) -> Result<Option<TaskStatus>, Sh
     match answer {
         Ok(payload) => status(key, &payload).map(Some),
         Err(ttrpc::Error::RpcStatus(status)) if is_absent(&status) => Ok(None),
+        Err(ttrpc::Error::RpcStatus(Status { code, message, .. })) => {
+            Err(ShimError::Refused { code, message })
+        }
         Err(error) => Err(ShimError::Call(Box::new(error))),
     }
 }
@@ -238,7 +243,7 @@ mod tests {
     #[test]
     fn an_answer_for_another_container_or_of_no_status_is_refused() {
         let answer = |id: &str, raw: i32| {
-            let status_field = protobuf::EnumOrUnknown::from_i32(raw);
+            let status_field = EnumOrUnknown::from_i32(raw);
             let state = StateResponse { id: id.to_owned(), status: status_field, ..StateResponse::default() };
             status(&key(), &state.write_to_bytes().unwrap())
         };

@@ -7,20 +7,22 @@ use std::fs;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use reaper_userspace::ident::{ContainerId, ContainerKey, Lookup, Namespace, ProcessKey, StartTicks, Tgid};
-use reaper_userspace::runtime::shim;
+use reaper_userspace::runtime::{bundle, shim};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+
+const PATIENCE: Duration = Duration::from_secs(20);
 
 pub(crate) struct Containerd {
     dir: tempfile::TempDir,
     namespace: String,
     server: Child,
-    sockets: Mutex<Vec<PathBuf>>,
+    ids: Mutex<Vec<String>>,
 }
 
 impl Containerd {
@@ -40,7 +42,7 @@ impl Containerd {
         fs::create_dir_all(&bin).unwrap();
         fs::copy("/bin/busybox", bin.join("busybox")).unwrap();
         let server = serve(dir.path());
-        let started = Self { dir, namespace, server, sockets: Mutex::default() };
+        let started = Self { dir, namespace, server, ids: Mutex::default() };
         wait("containerd serves", || started.try_ctr(&["version"]).is_ok());
         started
     }
@@ -70,8 +72,7 @@ impl Containerd {
     }
 
     pub(crate) fn run_with(&self, id: &str, options: &[&str]) {
-        let key = self.key(id);
-        self.sockets.lock().unwrap().push(shim::socket_path(&self.address(), &key.namespace, &key.id));
+        self.ids.lock().unwrap().push(id.to_owned());
         let rootfs = self.dir.path().join("rootfs");
         let mut words = vec!["run", "--detach", "--null-io"];
         words.extend(options);
@@ -121,34 +122,49 @@ impl Containerd {
 
     /// The shim that was started for a container.
     pub(crate) fn shim(&self, id: &str) -> u32 {
+        self.find_shim(id).expect("a shim")
+    }
+
+    fn find_shim(&self, id: &str) -> Option<u32> {
         let argv = format!("\0-namespace\0{}\0-id\0{id}\0-address\0{}\0", self.namespace, self.address());
-        let numbers =
-            fs::read_dir("/proc").unwrap().filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
         let is_shim = |pid: &u32| {
             fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|text| text.ends_with(argv.as_bytes()))
         };
-        numbers.into_iter().find(is_shim).expect("a shim")
+        let entries = fs::read_dir("/proc").ok()?.flatten();
+        entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).find(is_shim)
     }
 
+    /// Never panics: the test may be failing already.
     fn remove(&mut self) {
         signal_process(self.pid(), Signal::CONT);
         if self.server.try_wait().is_ok_and(|ended| ended.is_some()) {
-            self.serve();
+            self.server = serve(self.dir.path());
         }
-        for id in self.ctr(&["container", "list", "--quiet"]).lines() {
-            let _killed_or_gone = self.try_ctr(&["task", "delete", "--force", id]);
-            let _removed_or_gone = self.try_ctr(&["container", "delete", id]);
+        within(|| self.try_ctr(&["version"]).is_ok());
+        for id in self.ids.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+            let _done_or_gone = self.try_ctr(&["task", "delete", "--force", id]);
+            let _done_or_gone = self.try_ctr(&["container", "delete", id]);
+            // A task without a record is out of ctr's reach; containerd removes what a dead shim leaves.
+            if let (Lookup::Found(bundle), Some(shim)) =
+                (bundle::one(&self.state(), &self.key(id)), self.find_shim(id))
+            {
+                bundle.init_pid.found().into_iter().for_each(|init| signal_process(init.get(), Signal::KILL));
+                signal_process(shim, Signal::KILL);
+            }
         }
         let runc = Path::new("/run/containerd/runc").join(&self.namespace);
-        wait("runc has deleted its states", || fs::read_dir(&runc).into_iter().flatten().next().is_none());
-        self.end(Signal::TERM);
-        for hierarchy in fs::read_dir("/sys/fs/cgroup").unwrap().flatten() {
+        within(|| fs::read_dir(&runc).into_iter().flatten().next().is_none());
+        self.signal(Signal::TERM);
+        let _ended = self.server.wait();
+        for hierarchy in fs::read_dir("/sys/fs/cgroup").into_iter().flatten().flatten() {
             remove_tree(&hierarchy.path().join(&self.namespace));
         }
         let _removed_or_gone = fs::remove_dir(runc);
-        // A shim that was killed leaves its socket.
-        for socket in self.sockets.lock().unwrap().iter() {
-            let _removed_or_gone = fs::remove_file(socket);
+        for id in self.ids.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+            // A shim that was killed leaves its socket.
+            let key = self.key(id);
+            let _removed_or_gone =
+                fs::remove_file(shim::socket_path(&self.address(), &key.namespace, &key.id));
         }
     }
 }
@@ -180,11 +196,18 @@ fn remove_tree(cgroup: &Path) {
     let _removed_or_gone = fs::remove_dir(cgroup);
 }
 
-pub(crate) fn wait(what: &str, mut done: impl FnMut() -> bool) {
+pub(crate) fn wait(what: &str, done: impl FnMut() -> bool) {
+    assert!(within(done), "{what}: not within {PATIENCE:?}");
+}
+
+fn within(mut done: impl FnMut() -> bool) -> bool {
     let start = Instant::now();
-    while !done() {
-        assert!(start.elapsed() < Duration::from_secs(20), "{what}: not within 20 s");
-        sleep(Duration::from_millis(20));
+    loop {
+        match done() {
+            true => return true,
+            false if start.elapsed() > PATIENCE => return false,
+            false => sleep(Duration::from_millis(20)),
+        }
     }
 }
 
