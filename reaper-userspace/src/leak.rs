@@ -115,6 +115,24 @@ words! {
     }
 }
 
+words! {
+    /// Where a piece of evidence was read.
+    Source {
+        /// gRPC answers of containerd.
+        Containerd = "containerd",
+        /// ttrpc answers of a shim.
+        Shim = "shim",
+        /// Bundles and runtime state on disk.
+        Files = "files",
+        /// The cgroup file systems.
+        Cgroupfs = "cgroupfs",
+        /// `/proc`.
+        Procfs = "procfs",
+        /// Our own earlier looks.
+        Inventory = "inventory",
+    }
+}
+
 // === impl LeakKind ===
 
 impl LeakKind {

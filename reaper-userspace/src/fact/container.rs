@@ -8,7 +8,7 @@ use super::{
     BundleFact, CgroupTree, Controllers, MountFact, ProcessFact, RuncState, RuntimeAnswer, RuntimeProcess,
     ShimAnswer,
 };
-use crate::ident::{CgroupPath, CgroupRef, ContainerKey, Lookup, ProcessKey};
+use crate::ident::{CgroupPath, CgroupRef, ContainerId, ContainerKey, Lookup, ProcessKey};
 
 /// Why we know that a cgroup belongs to a container of our containerd. Strongest first; a name is not enough.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -29,6 +29,19 @@ pub enum Provenance {
         /// The cgroups that were seen then: only these are the container's.
         cgroups: Vec<CgroupRef>,
     },
+}
+
+/// A cgroup that was seen while a bundle or record named it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Seen {
+    /// The container.
+    pub container: ContainerKey,
+    /// The path that was named.
+    pub cgroup: CgroupPath,
+    /// The cgroups found there, one a hierarchy.
+    pub roots: Vec<CgroupRef>,
+    /// The group whose shim serves it, where known.
+    pub group: Option<ContainerId>,
 }
 
 /// One look at one container whose cgroup exists in at least one hierarchy.

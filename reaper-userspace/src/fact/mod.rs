@@ -11,7 +11,7 @@ mod runtime;
 pub(crate) mod sample;
 
 pub use cgroup::{CgroupNode, CgroupTree, Controllers, Freeze};
-pub use container::{Provenance, Sighting};
+pub use container::{Provenance, Seen, Sighting};
 pub use process::{ProcessFact, ProcessState, RuntimeProcess, RuntimeRole};
 pub use runtime::{
     BundleFact, ContainerRecord, CreateProgress, MountFact, Ownership, RuncState, RuntimeAnswer, ServerFact,

@@ -44,12 +44,14 @@ pub enum Look {
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Entry {
+    container: ContainerKey,
     identity: Identity,
     history: History,
 }
 
 /// All containers whose cgroups exist.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "Vec<Entry>", into = "Vec<Entry>")]
 pub struct Inventory {
     entries: BTreeMap<ContainerKey, Entry>,
 }
@@ -70,7 +72,9 @@ impl Inventory {
             (Look::Clean, Some((since, looks))) => (Some(since), looks.saturating_add(1)),
         };
         let history = History { first_seen, clean_since, looks };
-        self.entries.insert(sighting.container.clone(), Entry { identity, history: history.clone() });
+        let container = sighting.container.clone();
+        let entry = Entry { container: container.clone(), identity, history: history.clone() };
+        self.entries.insert(container, entry);
         history
     }
 
@@ -96,5 +100,17 @@ impl Inventory {
     /// True if none is known.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
+    }
+}
+
+impl From<Vec<Entry>> for Inventory {
+    fn from(entries: Vec<Entry>) -> Self {
+        Self { entries: entries.into_iter().map(|entry| (entry.container.clone(), entry)).collect() }
+    }
+}
+
+impl From<Inventory> for Vec<Entry> {
+    fn from(inventory: Inventory) -> Self {
+        inventory.entries.into_values().collect()
     }
 }

@@ -4,8 +4,8 @@ use super::*;
 use crate::fact::{Controllers, ProcessFact, ServerFact, sample};
 use crate::ident::Lookup;
 
-const fn at(seconds: u64) -> BootTime {
-    BootTime::from_nanos(seconds * 1_000_000_000)
+fn at(seconds: u64) -> BootTime {
+    BootTime::default().after(std::time::Duration::from_secs(seconds))
 }
 
 #[test]

@@ -5,26 +5,8 @@ use serde::Serialize;
 use crate::fact::{CreateProgress, Freeze, Provenance, Sighting};
 use crate::ident::Lookup;
 use crate::inventory::History;
-use crate::leak::LeakKind;
+use crate::leak::{LeakKind, Source};
 use crate::time::BootTime;
-
-/// Where a piece of evidence was read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Source {
-    /// gRPC answers of containerd.
-    Containerd,
-    /// ttrpc answers of a shim.
-    Shim,
-    /// Bundles and runtime state on disk.
-    Files,
-    /// The cgroup file systems.
-    Cgroupfs,
-    /// `/proc`.
-    Procfs,
-    /// Our own earlier looks.
-    Inventory,
-}
 
 /// One piece of evidence.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

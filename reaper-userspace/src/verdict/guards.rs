@@ -266,9 +266,6 @@ fn foreign(case: &Case<'_>) -> Vec<String> {
             reasons.push(format!("{} has a record of it and is not ours", runtime.address));
         }
     }
-    for shim in sighting.shims.iter().filter(|shim| shim.ownership == Ownership::Foreign) {
-        reasons.push(format!("shim {} of {} may own it", shim.process.tgid, shim.containerd));
-    }
     reasons
 }
 

@@ -16,7 +16,7 @@ mod shape;
 #[cfg(test)]
 mod tests;
 
-pub use evidence::{Evidence, Source};
+pub use evidence::Evidence;
 pub use guards::{Case, RULES, Rule};
 pub use proof::LeakProof;
 

@@ -33,7 +33,7 @@ fn guards_of(verdict: &Verdict) -> Vec<Guard> {
 fn assert_leaked(sighting: &Sighting, kind: LeakKind, cause: Cause) {
     match judge(sighting) {
         Verdict::Leaked(proof) => assert_eq!((proof.kind(), proof.cause()), (kind, cause)),
-        other => panic!("not leaked: {other:#?}"),
+        other @ (Verdict::Live(_) | Verdict::Held { .. }) => panic!("not leaked: {other:#?}"),
     }
 }
 
@@ -253,9 +253,6 @@ fn other_managers_cgroups_are_foreign() {
         assert_held_by(&Sighting { cgroup, ..half_created() }, Guard::Foreign);
     }
     assert_held_by(&Sighting { enclosed_by: Some(sample::container()), ..half_created() }, Guard::Foreign);
-    let mut shim = sample::shim_answer(Lookup::NotFound);
-    shim.ownership = Ownership::Foreign;
-    assert_held_by(&Sighting { shims: vec![shim], ..half_created() }, Guard::Foreign);
     let mut sighting = half_created();
     sighting.runtimes.push(RuntimeAnswer { ownership: Ownership::Foreign, ..answer() });
     assert_held_by(&sighting, Guard::Foreign);
@@ -374,7 +371,7 @@ prop_compose! {
         bundle in any_lookup(sample::bundle()),
     ) -> Sighting {
         Sighting {
-            runtimes: vec![RuntimeAnswer { task, record, server, ..answer() }],
+            runtimes: vec![RuntimeAnswer { server, task, record, ..answer() }],
             shims: shim.map(sample::shim_answer).into_iter().collect(),
             in_flight: flight.then(|| sample::command("create")).into_iter().collect(),
             runc_state: state,

@@ -1,0 +1,124 @@
+//! `explain`: evidence, guards and plan of one container.
+
+use clap::Args as ClapArgs;
+use serde_json::json;
+
+use super::Status;
+use super::find;
+use super::item::{Item, Ruling, Target, status};
+use super::options::{Judgement, Node};
+use super::output::{Format, print, print_json, table};
+use super::scan::two_looks;
+use crate::daemon::engine::{Judged, Round};
+use crate::plan::{ReapPlan, Step};
+use crate::survey::LiveContainer;
+use crate::verdict::{RULES, Verdict};
+
+/// Options of `explain`.
+#[derive(Debug, ClapArgs)]
+pub(super) struct Args {
+    /// Short name, container id or its beginning, namespace/id, cgroup path, or a process number
+    id: String,
+    #[command(flatten)]
+    node: Node,
+    #[command(flatten)]
+    judgement: Judgement,
+    /// Output format
+    #[arg(short, long, value_enum, default_value_t)]
+    output: Format,
+}
+
+pub(super) async fn run(args: Args) -> anyhow::Result<Status> {
+    let policy = args.judgement.policy();
+    let watch = args.judgement.watch(&policy);
+    let mut engine = args.node.engine(policy)?;
+    let round = two_looks(&mut engine, watch).await;
+    if let Some(live) = listed(&round, &args.id) {
+        show_live(live, args.output)?;
+        return Ok(Status::Success);
+    }
+    let judged = find::judged(&round, &args.id)?;
+    match (args.output, Item::of(judged)) {
+        (Format::Json, Some(item)) => {
+            print_json(&json!({ "apiVersion": "reaper/v1", "kind": "Leak", "item": item }))?;
+        }
+        (Format::Json, None) => print_json(&json!({
+            "apiVersion": "reaper/v1", "kind": "Live", "target": Target::of(&judged.sighting),
+            "reason": owner(judged),
+        }))?,
+        (Format::Table, item) => print(&text(judged, item.as_ref()))?,
+    }
+    Ok(Status::Success)
+}
+
+fn listed<'a>(round: &'a Round, word: &str) -> Option<&'a LiveContainer> {
+    let mut found = round.look.live.iter().filter(|live| find::names(&live.container, word));
+    found.next().filter(|_| found.next().is_none())
+}
+
+fn show_live(live: &LiveContainer, format: Format) -> anyhow::Result<()> {
+    let reason = format!("task {} at {}", status(live.status), live.address);
+    match format {
+        Format::Json => print_json(&json!({
+            "apiVersion": "reaper/v1", "kind": "Live", "container": live.container, "reason": reason,
+        })),
+        Format::Table => print(&format!("container {}\nin use: {reason}\n", live.container)),
+    }
+}
+
+fn owner(judged: &Judged) -> &str {
+    match &judged.verdict {
+        Verdict::Live(owner) => owner,
+        Verdict::Held { .. } | Verdict::Leaked(_) => "",
+    }
+}
+
+fn text(judged: &Judged, item: Option<&Item>) -> String {
+    let head = format!("cgroup {}   container {}\n", judged.sighting.cgroup, judged.sighting.container);
+    let Some(item) = item else { return format!("{head}in use: {}\n", owner(judged)) };
+    let decision = match item.held_by() {
+        Some(line) => format!("would reap: no ({})", line.name),
+        None => "would reap: yes".to_owned(),
+    };
+    let mut text = format!(
+        "{head}{} {}   {}   cause {}   id {}   since {:.0}\n{decision}\n",
+        item.id, item.state, item.kind, item.cause, item.target.cgroup_id, item.since
+    );
+    let evidence = item.evidence.iter().map(|one| vec![format!("+ {}", one.what), one.source.to_string()]);
+    text.push_str(&table(&["EVIDENCE", "SOURCE"], evidence.collect()));
+    text.push_str(&guards(item));
+    text.push_str(&plan(judged));
+    text
+}
+
+fn guards(item: &Item) -> String {
+    let passed: Vec<&str> = item
+        .guards
+        .iter()
+        .filter(|line| line.verdict == Ruling::Pass)
+        .map(|line| line.name.as_str())
+        .collect();
+    let mut text = format!("GUARDS   pass: {}\n", passed.join(" · "));
+    for line in item.guards.iter().filter(|line| line.verdict == Ruling::Hold) {
+        let means = RULES.iter().find(|rule| rule.guard == line.name).map_or("age counts from what was seen", |r| r.means);
+        for reason in &line.reasons {
+            text.push_str(&format!("         HOLD {}: {reason}\n              ({means})\n", line.name));
+        }
+    }
+    text
+}
+
+fn plan(judged: &Judged) -> String {
+    let Verdict::Leaked(proof) = &judged.verdict else { return "PLAN     none\n".to_owned() };
+    let plan = ReapPlan::new((**proof).clone());
+    let mut text = "PLAN\n".to_owned();
+    for (number, step) in (1..).zip(plan.steps()) {
+        let object = match step {
+            Step::Kill { .. } => format!("{} process(es), wait until unpopulated", proof.members().count()),
+            Step::Remove { target } => format!("{}:{}", target.hierarchy_name, target.path),
+            Step::Unmount { mount } => mount.target.display().to_string(),
+        };
+        text.push_str(&format!("  {number:>2} {:<6} {object}\n", step.op()));
+    }
+    text
+}

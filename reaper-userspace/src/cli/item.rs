@@ -1,0 +1,247 @@
+//! One leak as others see it: the items of `scan -o json`, kept stable as `reaper/v1`.
+
+use serde::Serialize;
+
+use crate::daemon::clock;
+use crate::daemon::engine::{Judged, Round};
+use crate::fact::{ProcessState, Sighting, TaskStatus};
+use crate::ident::{CgroupPath, CgroupRef, LeakId};
+use crate::leak::{Cause, Guard, LeakKind, LeakState};
+use crate::plan::ReapPlan;
+use crate::verdict::{Evidence, RULES, Verdict, Veto};
+
+/// `scan -o json`.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct LeakList<'a> {
+    api_version: &'static str,
+    kind: &'static str,
+    generated_at: jiff::Timestamp,
+    summary: Summary,
+    items: &'a [Item],
+    problems: &'a [String],
+}
+
+/// Counts over the whole node.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Summary {
+    pub(super) confirmed: usize,
+    pub(super) suspected: usize,
+    pub(super) protected: usize,
+    pub(super) live: usize,
+    pub(super) shims: usize,
+    pub(super) runtime_tasks: usize,
+}
+
+/// One leak.
+#[derive(Debug, Serialize)]
+pub(super) struct Item {
+    pub(super) id: LeakId,
+    pub(super) kind: LeakKind,
+    pub(super) state: LeakState,
+    pub(super) cause: Cause,
+    pub(super) since: jiff::Timestamp,
+    pub(super) target: Target,
+    pub(super) processes: Vec<Process>,
+    pub(super) evidence: Vec<Evidence>,
+    pub(super) guards: Vec<GuardLine>,
+    pub(super) plan: Vec<&'static str>,
+}
+
+/// What leaked, by every name it has.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Target {
+    pub(super) cgroup_id: u64,
+    cgroups: Vec<CgroupRef>,
+    pub(super) path: CgroupPath,
+    pub(super) container_id: String,
+    pub(super) runtime_namespace: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pod_uid: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unit: Option<String>,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Process {
+    pub(super) pid: u32,
+    start_time: u64,
+    pub(super) comm: String,
+    state: ProcessState,
+}
+
+/// One row of the table of guards.
+#[derive(Debug, Serialize)]
+pub(super) struct GuardLine {
+    pub(super) name: Guard,
+    pub(super) verdict: Ruling,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) reasons: Vec<String>,
+}
+
+/// Whether a guard holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Ruling {
+    Pass,
+    Hold,
+}
+
+// === impl LeakList ===
+
+impl<'a> LeakList<'a> {
+    pub(super) fn new(round: &'a Round, items: &'a [Item]) -> Self {
+        Self {
+            api_version: "reaper/v1",
+            kind: "LeakList",
+            generated_at: clock::wall(),
+            summary: Summary::of(round, items),
+            items,
+            problems: &round.look.problems,
+        }
+    }
+}
+
+// === impl Summary ===
+
+impl Summary {
+    pub(super) fn of(round: &Round, items: &[Item]) -> Self {
+        let count = |state| items.iter().filter(|item| item.state == state).count();
+        let examined = round.judged.len().saturating_sub(items.len());
+        Self {
+            confirmed: count(LeakState::Confirmed),
+            suspected: count(LeakState::Suspected),
+            protected: count(LeakState::Protected),
+            live: round.look.live.len().saturating_add(examined),
+            shims: round.look.shims,
+            runtime_tasks: round.look.live.len(),
+        }
+    }
+}
+
+// === impl Item ===
+
+impl Item {
+    /// `None` for what is in use.
+    pub(super) fn of(judged: &Judged) -> Option<Self> {
+        let (kind, cause, state, evidence, vetoes, plan) = match &judged.verdict {
+            Verdict::Live(_) => return None,
+            Verdict::Held { kind, cause, state, evidence, vetoes } => {
+                (*kind, *cause, *state, evidence.clone(), vetoes.as_slice(), vec![])
+            }
+            Verdict::Leaked(proof) => {
+                let plan = ReapPlan::new((**proof).clone());
+                let mut steps: Vec<&'static str> = plan.steps().iter().map(crate::plan::Step::op).collect();
+                steps.dedup();
+                let evidence = proof.evidence().to_vec();
+                (proof.kind(), proof.cause(), LeakState::Confirmed, evidence, [].as_slice(), steps)
+            }
+        };
+        let since = judged.history.clean_since.unwrap_or(judged.history.first_seen);
+        Some(Self {
+            id: judged.id.clone(),
+            kind,
+            state,
+            cause,
+            since: clock::wall_of(since),
+            target: Target::of(&judged.sighting),
+            processes: judged.sighting.processes.iter().map(Process::of).collect(),
+            evidence,
+            guards: guard_lines(vetoes),
+            plan,
+        })
+    }
+
+    /// The first guard that holds, for the table.
+    pub(super) fn held_by(&self) -> Option<&GuardLine> {
+        self.guards.iter().find(|line| line.verdict == Ruling::Hold)
+    }
+}
+
+fn guard_lines(vetoes: &[Veto]) -> Vec<GuardLine> {
+    let all = RULES.iter().map(|rule| rule.guard).chain([Guard::TooYoung]);
+    all.map(|name| {
+        let held = vetoes.iter().filter(|veto| veto.guard == name);
+        let reasons: Vec<String> = held.map(|veto| veto.detail.clone()).collect();
+        let verdict = if reasons.is_empty() { Ruling::Pass } else { Ruling::Hold };
+        GuardLine { name, verdict, reasons }
+    })
+    .collect()
+}
+
+// === impl Target ===
+
+impl Target {
+    pub(super) fn of(sighting: &Sighting) -> Self {
+        let roots = || sighting.trees.iter().filter_map(|tree| tree.root()).map(|node| node.cgroup);
+        let main = sighting.kill_tree().and_then(|tree| tree.root()).map(|node| node.cgroup);
+        let name = sighting.cgroup.name().map(|name| name.to_string_lossy().into_owned());
+        Self {
+            cgroup_id: main.or_else(|| roots().next()).map_or(0, |cgroup| cgroup.id.0),
+            cgroups: roots().collect(),
+            path: sighting.cgroup.clone(),
+            container_id: sighting.container.id.to_string(),
+            runtime_namespace: sighting.container.namespace.to_string(),
+            pod_uid: pod_uid(&sighting.cgroup),
+            unit: name.filter(|name| name.ends_with(".scope")),
+        }
+    }
+}
+
+/// The kubelet's names: `pod<uid>` with its cgroupfs driver, `kubepods-..-pod<uid with _>.slice` with systemd's.
+fn pod_uid(path: &CgroupPath) -> Option<String> {
+    const UID_LENGTH: usize = 36;
+    path.components().find_map(|component| {
+        let name = component.to_string_lossy();
+        let name = name.strip_suffix(".slice").unwrap_or(&name);
+        let uid = name.strip_prefix("pod").or_else(|| name.rsplit_once("-pod").map(|(_, uid)| uid))?;
+        (uid.len() == UID_LENGTH).then(|| uid.replace('_', "-"))
+    })
+}
+
+// === impl Process ===
+
+impl Process {
+    fn of(process: &crate::fact::ProcessFact) -> Self {
+        Self {
+            pid: process.key.tgid.get(),
+            start_time: process.key.start.get(),
+            comm: process.comm.clone(),
+            state: process.state,
+        }
+    }
+}
+
+/// The word for a task's status.
+pub(super) const fn status(status: TaskStatus) -> &'static str {
+    match status {
+        TaskStatus::Unknown => "unknown",
+        TaskStatus::Created => "created",
+        TaskStatus::Running => "running",
+        TaskStatus::Stopped => "stopped",
+        TaskStatus::Paused => "paused",
+        TaskStatus::Pausing => "pausing",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_spellings_of_a_pods_uid_are_found() {
+        let uid = "6d1c5b0e-30a5-4b6f-9a35-3f7b7d7f3a10";
+        let escaped = uid.replace('-', "_");
+        for path in [
+            format!("/kubepods/burstable/pod{uid}/3f0c"),
+            format!("/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod{escaped}.slice/c.scope"),
+            format!("/kubepods.slice/kubepods-pod{escaped}.slice/c.scope"),
+        ] {
+            assert_eq!(pod_uid(&CgroupPath::try_from(path.as_str()).unwrap()).as_deref(), Some(uid), "{path}");
+        }
+        assert_eq!(pod_uid(&CgroupPath::try_from("/default/podman").unwrap()), None);
+    }
+}

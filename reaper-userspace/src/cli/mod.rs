@@ -1,0 +1,77 @@
+//! The command line: words to values, values to output, results to exit codes. One file a subcommand.
+
+mod doctor;
+mod exit;
+mod explain;
+mod find;
+mod item;
+mod options;
+mod output;
+mod reap;
+mod run;
+mod scan;
+mod version;
+
+use clap::{Parser, Subcommand};
+
+pub use exit::Status;
+
+/// Finds container cgroups that leaked, proves it, and reaps exactly those.
+///
+/// Without a daemon, `scan`, `explain`, `reap` and `doctor` work by themselves. Nothing is touched unless you say
+/// `reap`, or `run --mode enforce`.
+#[derive(Debug, Parser)]
+#[command(
+    name = "cgroup-reaper",
+    version,
+    max_term_width = 100,
+    after_help = "Exit codes: 0 success or no leaks, 1 error, 2 usage, 3 leaks found, 4 refused by a guard, \
+                  5 reap failed, 7 environment unsupported.\n\nStart with `cgroup-reaper doctor`, then \
+                  `cgroup-reaper scan`."
+)]
+pub struct Cli {
+    /// Log more; -v for decisions, -vv for every look
+    #[arg(short, long, global = true, action = clap::ArgAction::Count)]
+    verbose: u8,
+    /// How log lines look on stderr
+    #[arg(long, global = true, value_enum, default_value_t, env = "CGROUP_REAPER_LOG_FORMAT")]
+    log_format: output::LogFormat,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Watch the node; reap what leaked if --mode enforce
+    Run(run::Args),
+    /// List leaks
+    #[command(visible_alias = "ls")]
+    Scan(scan::Args),
+    /// Say why something is or is not a leak, and what would be done
+    Explain(explain::Args),
+    /// Reap leaks now, through the same guards
+    Reap(reap::Args),
+    /// Check kernel, cgroups, probes, permissions and sockets, with a remedy for each problem
+    Doctor(doctor::Args),
+    /// Print the version
+    Version(version::Args),
+}
+
+/// Runs one command and says how it ended.
+///
+/// # Errors
+/// What went wrong, with its causes; exit code 1.
+pub fn main(cli: Cli) -> anyhow::Result<Status> {
+    output::start_logging(cli.log_format, cli.verbose);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        match cli.command {
+            Command::Run(args) => run::run(args).await,
+            Command::Scan(args) => scan::run(args).await,
+            Command::Explain(args) => explain::run(args).await,
+            Command::Reap(args) => reap::run(args).await,
+            Command::Doctor(args) => doctor::run(args).await,
+            Command::Version(args) => version::run(&args),
+        }
+    })
+}

@@ -1,0 +1,92 @@
+//! `run`: the daemon, or one complete reconcile.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args as ClapArgs, ValueEnum};
+
+use super::Status;
+use super::options::{Judgement, Node, duration, node_name};
+use crate::daemon::service::{self, Settings, Wanted};
+use crate::policy::{Mode, Policy};
+
+/// Options of `run`.
+#[derive(Debug, ClapArgs)]
+pub(super) struct Args {
+    /// What to do about confirmed leaks
+    #[arg(long, value_enum, default_value_t, env = "CGROUP_REAPER_MODE")]
+    mode: ModeWord,
+    /// Look until nothing changes by waiting, reap what is confirmed, and end: 0 nothing leaked, 3 leaks left, 5 a
+    /// reap failed
+    #[arg(long)]
+    once: bool,
+    /// Time between two looks when nothing happens
+    #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = interval, env = "CGROUP_REAPER_INTERVAL")]
+    interval: Duration,
+    /// Where to serve /metrics, /livez and /readyz
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9464", env = "CGROUP_REAPER_METRICS_LISTEN")]
+    metrics_listen: SocketAddr,
+    /// Where every act is recorded, before and after
+    #[arg(
+        long,
+        value_name = "FILE",
+        default_value = "/var/log/cgroup-reaper/audit.jsonl",
+        env = "CGROUP_REAPER_AUDIT_LOG"
+    )]
+    audit_log: PathBuf,
+    /// Which probes to use
+    #[arg(long, value_enum, default_value_t, env = "CGROUP_REAPER_PROBES")]
+    probes: Wanted,
+    #[command(flatten)]
+    node: Node,
+    #[command(flatten)]
+    judgement: Judgement,
+}
+
+#[derive(Clone, Copy, Debug, Default, ValueEnum)]
+enum ModeWord {
+    /// Only say what would be done
+    #[default]
+    Observe,
+    /// Reap
+    Enforce,
+}
+
+fn interval(text: &str) -> Result<Duration, String> {
+    const SHORTEST: Duration = Duration::from_millis(100);
+    let interval = duration(text)?;
+    if interval < SHORTEST {
+        return Err(format!("at least {SHORTEST:?}, each look asks containerd about every container"));
+    }
+    Ok(interval)
+}
+
+pub(super) async fn run(args: Args) -> anyhow::Result<Status> {
+    let mode = match args.mode {
+        ModeWord::Observe => Mode::Observe,
+        ModeWord::Enforce => Mode::Enforce,
+    };
+    let engine = args.node.engine(Policy { mode, ..args.judgement.policy() })?;
+    let settings = Settings {
+        interval: args.interval,
+        listen: Some(args.metrics_listen),
+        audit_log: args.audit_log,
+        state_dir: args.node.state_dir,
+        probes: args.probes,
+        node: node_name(),
+    };
+    if !args.once {
+        service::run(engine, settings).await?;
+        return Ok(Status::Success);
+    }
+    let tally = service::once(engine, settings).await?;
+    tracing::info!(reaped = tally.reaped, failed = tally.failed, left = tally.left, "done");
+    Ok(if tally.failed > 0 {
+        Status::ReapFailed
+    } else if tally.left > 0 {
+        Status::LeaksFound
+    } else {
+        Status::Success
+    })
+}

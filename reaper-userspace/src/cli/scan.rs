@@ -1,0 +1,104 @@
+//! `scan`: list leaks.
+
+use std::time::Duration;
+
+use clap::Args as ClapArgs;
+
+use super::Status;
+use super::item::{Item, LeakList, Summary, status};
+use super::options::{Judgement, Node};
+use super::output::{Format, print, print_json, table};
+use crate::daemon::clock;
+use crate::daemon::engine::{Engine, Round};
+use crate::leak::LeakState;
+use crate::verdict::Freshness;
+
+/// Options of `scan`.
+#[derive(Debug, ClapArgs)]
+pub(super) struct Args {
+    #[command(flatten)]
+    node: Node,
+    #[command(flatten)]
+    judgement: Judgement,
+    /// Live containers too
+    #[arg(short, long)]
+    all: bool,
+    /// Exit with 3 if there are confirmed leaks
+    #[arg(long)]
+    exit_code: bool,
+    /// Output format
+    #[arg(short, long, value_enum, default_value_t)]
+    output: Format,
+}
+
+pub(super) async fn run(args: Args) -> anyhow::Result<Status> {
+    let policy = args.judgement.policy();
+    let watch = args.judgement.watch(&policy);
+    let mut engine = args.node.engine(policy)?;
+    let round = two_looks(&mut engine, watch).await;
+    let items: Vec<Item> = round.judged.iter().filter_map(Item::of).collect();
+    match args.output {
+        Format::Json => print_json(&LeakList::new(&round, &items))?,
+        Format::Table => print(&text(&round, &items, args.all))?,
+    }
+    let confirmed = items.iter().any(|item| item.state == LeakState::Confirmed);
+    Ok(if args.exit_code && confirmed { Status::LeaksFound } else { Status::Success })
+}
+
+/// Two looks apart, as every verdict needs; the second one counts.
+pub(super) async fn two_looks(engine: &mut Engine, watch: Duration) -> Round {
+    let first = engine.round(&Freshness::Fresh).await;
+    if first.judged.is_empty() {
+        return first;
+    }
+    if watch > Duration::from_secs(2) {
+        tracing::info!(?watch, "looking again after the grace");
+    }
+    tokio::time::sleep(watch).await;
+    engine.round(&Freshness::Fresh).await
+}
+
+fn text(round: &Round, items: &[Item], all: bool) -> String {
+    let mut text = String::new();
+    if !items.is_empty() {
+        let header = ["ID", "KIND", "STATE", "AGE", "PROCS", "RUNTIME-NS", "CONTAINER", "CAUSE", "ACTION"];
+        text.push_str(&table(&header, items.iter().map(row).collect()));
+    }
+    if all {
+        let rows = round.look.live.iter().map(|live| {
+            let key = &live.container;
+            vec![key.namespace.to_string(), key.id.to_string(), status(live.status).into(), live.address.clone()]
+        });
+        text.push_str(&table(&["RUNTIME-NS", "CONTAINER", "TASK", "CONTAINERD"], rows.collect()));
+    }
+    let Summary { confirmed, suspected, protected, shims, runtime_tasks, .. } = Summary::of(round, items);
+    text.push_str(&format!(
+        "{} leaks: {confirmed} confirmed, {suspected} suspected, {protected} protected. \
+         shims {shims} / tasks known to containerd {runtime_tasks}.\n",
+        items.len()
+    ));
+    for problem in &round.look.problems {
+        text.push_str(&format!("note: {problem}\n"));
+    }
+    text
+}
+
+fn row(item: &Item) -> Vec<String> {
+    let age = clock::wall().duration_since(item.since).unsigned_abs();
+    let frozen = item.evidence.iter().any(|evidence| evidence.what.starts_with("frozen"));
+    let action = item.held_by().map_or_else(
+        || item.plan.join(", "),
+        |line| format!("none ({}: {})", line.name, line.reasons.first().map_or("", String::as_str)),
+    );
+    vec![
+        item.id.to_string(),
+        item.kind.to_string(),
+        item.state.to_string(),
+        format!("{:.0?}", Duration::from_secs(age.as_secs())),
+        format!("{}{}", item.processes.len(), if frozen { " (F)" } else { "" }),
+        item.target.runtime_namespace.clone(),
+        item.target.container_id.chars().take(24).collect(),
+        item.cause.to_string(),
+        action,
+    ]
+}

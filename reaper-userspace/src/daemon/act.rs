@@ -1,0 +1,94 @@
+//! One act: hold, prove again, record the intent, reap, record the outcome.
+//!
+//! The order is the protocol: cgroups are held open by identity *before* the second proof is made, so that what was
+//! proven is what is held; and the intent is durable before the first step.
+
+use crate::audit::{AuditError, Journal, Outcome, Trigger};
+use crate::ident::ContainerKey;
+use crate::kernel::chain;
+use crate::leak::Guard;
+use crate::plan::ReapPlan;
+use crate::reap::{Armed, Refused, Report, Timing};
+use crate::verdict::{Freshness, Veto};
+
+use super::engine::Engine;
+use super::{clock, records};
+
+/// How an act ended.
+#[derive(Debug)]
+pub enum Acted {
+    /// The steps were carried out; the report says how far.
+    Done {
+        /// What was done.
+        report: Report,
+        /// The result.
+        outcome: Outcome,
+        /// The outcome could not be recorded: nothing more must be done.
+        unrecorded: Option<AuditError>,
+    },
+    /// A guard held at the last check; nothing was touched.
+    Stopped(Veto),
+}
+
+/// Carries one plan out.
+pub async fn carry_out(
+    engine: &mut Engine,
+    journal: &mut Journal,
+    plan: ReapPlan,
+    trigger: Trigger,
+    freshness: &Freshness,
+) -> Acted {
+    let container: ContainerKey = plan.proof().sighting().container.clone();
+    let leak = plan.id().to_string();
+    let armed = match Armed::open(plan, engine.layout()) {
+        Ok(armed) => armed,
+        Err(refused) => return Acted::Stopped(veto_of(&refused)),
+    };
+    let fresh = match engine.recheck(&container, freshness).await {
+        Ok(proof) => proof,
+        Err(veto) => return Acted::Stopped(veto),
+    };
+    let stamp = clock::stamp();
+    let body = records::intent(&fresh, engine.policy(), trigger, stamp.boot);
+    let intent = match journal.intent(stamp, leak, body) {
+        Ok(intent) => intent,
+        Err(error) => return Acted::Stopped(audit_down(&error)),
+    };
+    // Killing and removing block; the reader of events and the metrics go on meanwhile.
+    let fired = tokio::task::spawn_blocking(move || {
+        let result = armed.fire(&fresh, &intent, Timing::start(clock::boot));
+        (result, intent)
+    });
+    let Ok((result, intent)) = fired.await else {
+        // The intent stays open in the log and is closed at the next start, which is what it is for.
+        let detail = "the act ended abnormally; its intent stays open".to_owned();
+        return Acted::Stopped(Veto { guard: Guard::AuditUnavailable, detail, ready_at: None });
+    };
+    match result {
+        Ok(report) => {
+            let recorded = journal.outcome(clock::stamp(), intent, records::outcome(&report));
+            let outcome = report.outcome();
+            Acted::Done { report, outcome, unrecorded: recorded.err() }
+        }
+        Err(refused) => {
+            let veto = veto_of(&refused);
+            match journal.outcome(clock::stamp(), intent, records::stopped(&veto)) {
+                Ok(()) => Acted::Stopped(veto),
+                Err(error) => Acted::Stopped(audit_down(&error)),
+            }
+        }
+    }
+}
+
+/// The veto for a log that cannot take the record.
+pub fn audit_down(error: &AuditError) -> Veto {
+    Veto { guard: Guard::AuditUnavailable, detail: chain(error), ready_at: None }
+}
+
+fn veto_of(refused: &Refused) -> Veto {
+    let guard = match refused {
+        Refused::IdentityChanged(_) => Guard::IdentityChanged,
+        Refused::NotHeld { .. } | Refused::NoHierarchy(_) => Guard::SourceUnavailable,
+    };
+    Veto { guard, detail: refused.to_string(), ready_at: None }
+}

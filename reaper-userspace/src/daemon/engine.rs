@@ -1,0 +1,135 @@
+//! One round: look, remember, judge.
+//!
+//! The engine owns the inventory. It is what `run`, `scan`, `explain` and `reap` have in common; it records nothing
+//! and acts on nothing.
+
+use std::sync::Arc;
+
+use super::clock;
+use crate::cgroupfs::Layout;
+use crate::fact::Sighting;
+use crate::ident::{ContainerKey, LeakId, Lookup};
+use crate::inventory::{History, Inventory, Look};
+use crate::leak::Guard;
+use crate::policy::Policy;
+use crate::state::{Memory, Seen};
+use crate::survey::{self, Survey};
+use crate::time::BootTime;
+use crate::verdict::{Freshness, LeakProof, Verdict, Veto, assess, conclude};
+
+/// One container, looked at and judged.
+#[derive(Clone, Debug)]
+pub struct Judged {
+    /// Its short name.
+    pub id: LeakId,
+    /// The facts.
+    pub sighting: Sighting,
+    /// What was known over time.
+    pub history: History,
+    /// The judgement.
+    pub verdict: Verdict,
+}
+
+/// What one round found.
+#[derive(Debug)]
+pub struct Round {
+    /// When it began.
+    pub at: BootTime,
+    /// Everything that no containerd lists as a task, judged, in order of containers.
+    pub judged: Vec<Judged>,
+    /// The rest of the look.
+    pub look: survey::Look,
+    /// Containers known before that have no cgroup any more.
+    pub gone: Vec<ContainerKey>,
+}
+
+/// Looks and judges.
+#[derive(Debug)]
+pub struct Engine {
+    survey: Survey,
+    policy: Policy,
+    boot: String,
+    inventory: Inventory,
+    seen: Vec<Seen>,
+}
+
+// === impl Engine ===
+
+impl Engine {
+    /// Begins with what was remembered.
+    pub fn new(survey: Survey, policy: Policy, memory: Memory) -> Self {
+        let Memory { boot, seen, inventory } = memory;
+        Self { survey, policy, boot, inventory, seen }
+    }
+
+    /// The operator's policy.
+    pub const fn policy(&self) -> &Policy {
+        &self.policy
+    }
+
+    /// The kernel's boot id.
+    pub fn boot(&self) -> &str {
+        &self.boot
+    }
+
+    /// The cgroups that were seen as some container's.
+    pub fn seen(&self) -> &[Seen] {
+        &self.seen
+    }
+
+    /// The mounted hierarchies.
+    pub fn layout(&self) -> Arc<Layout> {
+        self.survey.layout()
+    }
+
+    /// What to keep for the next run.
+    pub fn memory(&self) -> Memory {
+        let (seen, inventory) = (self.seen.clone(), self.inventory.clone());
+        Memory { boot: self.boot.clone(), seen, inventory }
+    }
+
+    /// Looks at everything and judges it.
+    pub async fn round(&mut self, freshness: &Freshness) -> Round {
+        let at = clock::boot();
+        let mut look = self.survey.look(&self.seen).await;
+        self.seen = std::mem::take(&mut look.seen);
+        let sightings = std::mem::take(&mut look.sightings);
+        let judged: Vec<Judged> =
+            sightings.into_iter().map(|sighting| self.judge(sighting, freshness)).collect();
+        let gone = self.inventory.retain(|key| judged.iter().any(|one| one.sighting.container == *key));
+        Round { at, judged, look, gone }
+    }
+
+    /// Looks at one container again, directly before an act.
+    pub async fn recheck(
+        &mut self,
+        container: &ContainerKey,
+        freshness: &Freshness,
+    ) -> Result<LeakProof, Veto> {
+        let veto = |guard, detail| Veto { guard, detail, ready_at: None };
+        let sighting = match self.survey.look_at(container, &self.seen).await {
+            Lookup::Found(sighting) => sighting,
+            Lookup::NotFound => {
+                return Err(veto(Guard::IdentityChanged, "its cgroup is gone".to_owned()));
+            }
+            Lookup::Unavailable(reason) => return Err(veto(Guard::SourceUnavailable, reason)),
+        };
+        match self.judge(sighting, freshness).verdict {
+            Verdict::Leaked(proof) => Ok(*proof),
+            Verdict::Live(owner) => Err(veto(Guard::KnownToRuntime, owner)),
+            Verdict::Held { vetoes, .. } => Err(vetoes.into_iter().next().unwrap_or_else(|| {
+                veto(Guard::SourceUnavailable, "held for a reason that was not given".to_owned())
+            })),
+        }
+    }
+
+    fn judge(&mut self, sighting: Sighting, freshness: &Freshness) -> Judged {
+        let now = clock::boot();
+        let assessment = assess(&sighting, &self.policy, freshness);
+        let look = if assessment.vetoes.is_empty() { Look::Clean } else { Look::Guarded };
+        let history = self.inventory.note(&sighting, look, now);
+        let verdict = conclude(&sighting, assessment, &history, &self.policy, now);
+        let id = LeakId::of(&sighting.container, &sighting.cgroup);
+        Judged { id, sighting, history, verdict }
+    }
+}

@@ -1,0 +1,124 @@
+//! Where hints come from: the probes, or nothing but the clock.
+
+use std::collections::BTreeSet;
+
+use crate::event::Event;
+use crate::ident::CgroupRef;
+use crate::kernel::chain;
+use crate::metrics::ProbeLevel;
+use crate::probe::{self, Losses, Probe};
+use crate::verdict::Freshness;
+
+/// Which probes are wanted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum Wanted {
+    /// The best that works here
+    #[default]
+    Auto,
+    /// BPF programs on typed tracepoints, or fail
+    Btf,
+    /// None: look from time to time only
+    Poll,
+}
+
+/// A source of hints.
+#[derive(Debug)]
+pub(super) struct Hints {
+    probe: Option<Probe>,
+    tracked: BTreeSet<CgroupRef>,
+    covered: Losses,
+}
+
+// === impl Hints ===
+
+impl Hints {
+    /// Loads what is wanted. With [`Wanted::Auto`] a failure is logged and looks become periodic.
+    pub(super) fn start(wanted: Wanted) -> anyhow::Result<Self> {
+        let probe = match (wanted, load()) {
+            (Wanted::Poll, _) => None,
+            (Wanted::Auto | Wanted::Btf, Ok(probe)) => Some(probe),
+            (Wanted::Btf, Err(error)) => return Err(error),
+            (Wanted::Auto, Err(error)) => {
+                tracing::warn!(error = format!("{error:#}"), "no probes, looking from time to time instead");
+                None
+            }
+        };
+        Ok(Self { probe, tracked: BTreeSet::new(), covered: Losses::default() })
+    }
+
+    /// How hints are obtained.
+    pub(super) const fn level(&self) -> ProbeLevel {
+        match self.probe {
+            Some(_) => ProbeLevel::Btf,
+            None => ProbeLevel::Poll,
+        }
+    }
+
+    /// Whether events come at all.
+    pub(super) const fn is_live(&self) -> bool {
+        self.probe.is_some()
+    }
+
+    /// What had been lost when the last full look began.
+    pub(super) const fn covered(&self) -> Losses {
+        self.covered
+    }
+
+    /// Waits for events; for ever where there are no probes. Cancel safe.
+    pub(super) async fn next(&mut self) -> anyhow::Result<Vec<Event>> {
+        match &mut self.probe {
+            Some(probe) => Ok(probe.next_batch().await?),
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Asks for the events of these cgroups, and forgets the others.
+    pub(super) fn track(&mut self, wanted: BTreeSet<CgroupRef>) {
+        let Some(probe) = &mut self.probe else { return };
+        let forgotten: Vec<CgroupRef> = self.tracked.difference(&wanted).copied().collect();
+        let added: Vec<CgroupRef> = wanted.difference(&self.tracked).copied().collect();
+        let forgot = forgotten.into_iter().map(|cgroup| probe.untrack(cgroup)).collect::<Vec<_>>();
+        let tracked = added.into_iter().map(|cgroup| probe.track(cgroup)).collect::<Vec<_>>();
+        for error in forgot.into_iter().chain(tracked).filter_map(Result::err) {
+            // Its events are hints: without them the periodic look finds the same, later.
+            tracing::warn!(error = %chain(&error), "no events from this cgroup");
+        }
+        self.tracked = wanted;
+    }
+
+    /// A full look begins: what was lost until now, it makes good. Returns whether anything was.
+    pub(super) fn cover(&mut self) -> bool {
+        let before = self.covered;
+        self.covered = self.losses().unwrap_or(self.covered);
+        self.covered != before
+    }
+
+    /// Whether anything was lost since the last full look began.
+    pub(super) fn freshness(&self) -> Freshness {
+        match self.losses() {
+            Some(losses) if losses == self.covered => Freshness::Fresh,
+            Some(losses) => Freshness::Stale(format!(
+                "{} kernel events were lost since the last look",
+                losses.total().saturating_sub(self.covered.total())
+            )),
+            None => Freshness::Stale("the count of lost events cannot be read".to_owned()),
+        }
+    }
+
+    /// What was lost so far; `None` if that cannot be told.
+    pub(super) fn losses(&self) -> Option<Losses> {
+        match &self.probe {
+            None => Some(Losses::default()),
+            Some(probe) => probe
+                .losses()
+                .inspect_err(|error| tracing::warn!(error = %chain(error), "cannot count lost events"))
+                .ok(),
+        }
+    }
+}
+
+fn load() -> anyhow::Result<Probe> {
+    let object = probe::embedded()
+        .ok_or_else(|| anyhow::anyhow!("this binary was built without the BPF object (cargo xtask build)"))?;
+    Ok(Probe::load(object)?)
+}

@@ -1,0 +1,133 @@
+//! Facts, proofs and reports in the words of the audit log.
+
+use std::time::Duration;
+
+use crate::audit::{
+    After, Answer, Before, Confirmed, Evidence, IntentBody, Millis, Outcome, OutcomeBody, StepRecord, Target,
+    Tool, Trigger, Triggered,
+};
+use crate::fact::{Freeze, Sighting};
+use crate::ident::Lookup;
+use crate::leak::{Cause, LeakKind};
+use crate::policy::{Mode, Policy};
+use crate::reap::{Report, StepReport};
+use crate::time::BootTime;
+use crate::verdict::{self, LeakProof, Veto};
+
+/// The program, as in `daemon.start` and every intent.
+pub fn tool(policy: &Policy) -> Tool {
+    let mode = match policy.mode {
+        Mode::Observe => "observe",
+        Mode::Enforce => "enforce",
+    };
+    Tool {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        config: format!("grace={:?}", policy.grace),
+        mode: mode.to_owned(),
+    }
+}
+
+/// Who or what set an act off.
+pub const fn trigger(by: Triggered, uid: Option<u32>, rule: Cause) -> Trigger {
+    Trigger { by, uid, rule }
+}
+
+/// What is acted on.
+pub fn target(kind: LeakKind, sighting: &Sighting) -> Target {
+    let roots = sighting.trees.iter().filter_map(|tree| tree.root());
+    Target {
+        kind,
+        cgroup_ids: roots.map(|node| node.cgroup).collect(),
+        path: sighting.cgroup.to_string(),
+        container: sighting.container.id.clone(),
+        runtime_ns: sighting.container.namespace.clone(),
+    }
+}
+
+fn evidence(evidence: &[verdict::Evidence], at: BootTime) -> Vec<Evidence> {
+    evidence
+        .iter()
+        .map(|one| Evidence { source: one.source.as_str().to_owned(), what: one.what.clone(), at })
+        .collect()
+}
+
+/// A proven leak.
+pub fn confirmed(proof: &LeakProof, trigger: Trigger, detection: Duration, at: BootTime) -> Confirmed {
+    Confirmed {
+        trigger,
+        target: target(proof.kind(), proof.sighting()),
+        evidence: evidence(proof.evidence(), at),
+        detection_ms: Millis(detection),
+    }
+}
+
+/// An act that is about to begin.
+pub fn intent(proof: &LeakProof, policy: &Policy, trigger: Trigger, at: BootTime) -> IntentBody {
+    let sighting = proof.sighting();
+    IntentBody {
+        tool: tool(policy),
+        trigger,
+        target: target(proof.kind(), sighting),
+        evidence: evidence(proof.evidence(), at),
+        before: Before::new(Answer::from(&sighting.populated()), frozen(sighting), &sighting.processes),
+    }
+}
+
+fn frozen(sighting: &Sighting) -> Answer {
+    let mut answer = Answer::No;
+    for node in sighting.trees.iter().flat_map(|tree| &tree.nodes) {
+        match node.freeze {
+            Lookup::Found(Freeze::Frozen | Freeze::Freezing) => return Answer::Yes,
+            Lookup::Found(Freeze::Thawed | Freeze::None) => {}
+            Lookup::NotFound | Lookup::Unavailable(_) => answer = Answer::Unknown,
+        }
+    }
+    answer
+}
+
+/// An act that ended.
+pub fn outcome(report: &Report) -> OutcomeBody {
+    let outcome = report.outcome();
+    let after = if report.left_over.is_empty() {
+        After::Gone
+    } else {
+        After::Remains { what: remains(report) }
+    };
+    let failed: Vec<&str> = report.steps.iter().filter_map(|step| step.error.as_deref()).collect();
+    OutcomeBody {
+        steps: report.steps.iter().map(step).collect(),
+        after,
+        outcome,
+        reason: (outcome != Outcome::Reaped).then(|| failed.join("; ")),
+        dur_ms: Millis(report.took),
+    }
+}
+
+/// An act that a guard stopped at the last check, after its intent was recorded.
+pub fn stopped(veto: &Veto) -> OutcomeBody {
+    OutcomeBody {
+        steps: vec![],
+        after: After::Unknown { reason: "nothing was done".to_owned() },
+        outcome: Outcome::Vetoed,
+        reason: Some(format!("{}: {}", veto.guard, veto.detail)),
+        dur_ms: Millis(Duration::ZERO),
+    }
+}
+
+fn remains(report: &Report) -> String {
+    let processes = report
+        .remaining
+        .iter()
+        .map(|process| format!("process {} {} ({})", process.process, process.comm.escape_debug(), process.state));
+    report.left_over.iter().cloned().chain(processes).collect::<Vec<_>>().join(", ")
+}
+
+fn step(step: &StepReport) -> StepRecord {
+    StepRecord {
+        op: step.op.to_owned(),
+        path: Some(step.object.clone()),
+        ms: Millis(step.took),
+        ok: step.error.is_none(),
+        error: step.error.clone(),
+    }
+}

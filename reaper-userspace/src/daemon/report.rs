@@ -1,0 +1,146 @@
+//! What a round means in numbers and in the log.
+
+use std::collections::BTreeMap;
+
+use super::clock;
+use super::engine::{Judged, Round};
+use crate::event::{Event, Occurrence};
+use crate::ident::{ContainerKey, Lookup};
+use crate::leak::{LeakKind, LeakState};
+use crate::audit::{AuditError, Outcome};
+use crate::metrics::{AuditOp, KernelEvent, Metrics, ReapOutcome, RequestOutcome, RuntimeMethod};
+use crate::probe::{Loss, Losses};
+use crate::verdict::{Verdict, Veto};
+
+/// A leak's kind and state, as last reported.
+pub(super) type States = BTreeMap<ContainerKey, (LeakKind, LeakState)>;
+
+/// Kind and state of one container; `stuck` outranks what the look says. `None` for what is in use.
+pub(super) fn state_of(judged: &Judged, stuck: bool) -> Option<(LeakKind, LeakState)> {
+    let (kind, state) = match &judged.verdict {
+        Verdict::Live(_) => return None,
+        Verdict::Held { kind, state, .. } => (*kind, *state),
+        Verdict::Leaked(proof) => (proof.kind(), LeakState::Confirmed),
+    };
+    Some((kind, if stuck { LeakState::Stuck } else { state }))
+}
+
+/// Logs a change of state, once.
+pub(super) fn log_change(judged: &Judged, state: (LeakKind, LeakState)) {
+    let (id, container, cgroup) = (&judged.id, &judged.sighting.container, &judged.sighting.cgroup);
+    let reasons = match &judged.verdict {
+        Verdict::Held { vetoes, .. } => reasons(vetoes),
+        Verdict::Live(_) | Verdict::Leaked(_) => String::new(),
+    };
+    tracing::info!(leak = %id, container.id = %container, cgroup.path = %cgroup, kind = %state.0, reasons, "{}", state.1);
+}
+
+fn reasons(vetoes: &[Veto]) -> String {
+    vetoes.iter().map(|veto| format!("{}: {}", veto.guard, veto.detail)).collect::<Vec<_>>().join("; ")
+}
+
+/// Counts what the kernel reported.
+pub(super) fn count_events(metrics: &Metrics, events: &[Event]) {
+    let now = clock::boot();
+    for event in events {
+        metrics.probe.events.inc(match event.what {
+            Occurrence::CgroupMade { .. } => KernelEvent::CgroupMkdir,
+            Occurrence::CgroupRemoved { .. } => KernelEvent::CgroupRmdir,
+            Occurrence::CgroupPopulated { .. } => KernelEvent::CgroupPopulated,
+            Occurrence::CgroupFrozen { .. } => KernelEvent::CgroupFreeze,
+            Occurrence::Forked { .. } => KernelEvent::ProcessFork,
+            Occurrence::Execed { .. } => KernelEvent::ProcessExec,
+            Occurrence::Exited { .. } => KernelEvent::ProcessExit,
+        });
+        metrics.probe.lag.observe(now.since(event.at).as_secs_f64());
+    }
+}
+
+/// Counts what was lost since `before`.
+pub(super) fn count_losses(metrics: &Metrics, before: Losses, now: Losses) {
+    for (loss, count) in now.iter() {
+        let reason = match loss {
+            Loss::Undecodable => crate::metrics::Loss::Decode,
+            Loss::TrackedFull | Loss::WatchFull | Loss::Skipped => crate::metrics::Loss::Kernel,
+            Loss::Mkdir
+            | Loss::Rmdir
+            | Loss::Populated
+            | Loss::Frozen
+            | Loss::Fork
+            | Loss::Exec
+            | Loss::Exit => crate::metrics::Loss::RingbufFull,
+        };
+        metrics.probe.lost.add(reason, count.saturating_sub(before.get(loss)));
+    }
+}
+
+/// Sets what a round showed.
+pub(super) fn count_round(metrics: &Metrics, round: &Round, states: &States) {
+    let number = |count: usize| f64::from(u32::try_from(count).unwrap_or(u32::MAX));
+    for kind in LeakKind::ALL {
+        let of_kind = || states.values().filter(|(one, _)| one == kind);
+        metrics.leak.tracked.set(*kind, number(of_kind().count()));
+        for state in LeakState::ALL {
+            let count = of_kind().filter(|(_, one)| one == state).count();
+            metrics.leak.leaks.set((*kind, *state), number(count));
+        }
+        let processes = round.judged.iter().filter_map(|judged| match &judged.verdict {
+            Verdict::Leaked(proof) if proof.kind() == *kind => Some(proof.members().count()),
+            Verdict::Leaked(_) | Verdict::Live(_) | Verdict::Held { .. } => None,
+        });
+        metrics.leak.processes.set(*kind, number(processes.sum()));
+    }
+    metrics.leak.scan_duration.observe(clock::boot().since(round.at).as_secs_f64());
+    metrics.leak.last_scan.set(seconds(clock::wall()));
+    count_answers(metrics, round);
+}
+
+fn count_answers(metrics: &Metrics, round: &Round) {
+    let count = |method, answered: bool| {
+        let outcome = if answered { RequestOutcome::Ok } else { RequestOutcome::Error };
+        metrics.runtime.requests.inc((method, outcome));
+    };
+    for health in round.look.containerds.values() {
+        count(RuntimeMethod::ContainersList, health.unavailable().is_none());
+    }
+    for sighting in round.judged.iter().map(|judged| &judged.sighting) {
+        for answer in &sighting.runtimes {
+            count(RuntimeMethod::TasksGet, answer.task.unavailable().is_none());
+            count(RuntimeMethod::ContainersGet, answer.record.unavailable().is_none());
+        }
+        for shim in &sighting.shims {
+            count(RuntimeMethod::ShimState, !matches!(shim.task, Lookup::Unavailable(_)));
+        }
+    }
+}
+
+/// Seconds since 1970, for gauges.
+pub(super) fn seconds(time: jiff::Timestamp) -> f64 {
+    time.as_duration().as_secs_f64()
+}
+
+/// The metric's word for an outcome.
+pub(super) const fn outcome_label(outcome: Outcome) -> ReapOutcome {
+    match outcome {
+        Outcome::Reaped => ReapOutcome::Reaped,
+        Outcome::AlreadyGone => ReapOutcome::AlreadyGone,
+        Outcome::Partial => ReapOutcome::Partial,
+        Outcome::Failed => ReapOutcome::Failed,
+        Outcome::Stuck => ReapOutcome::Stuck,
+        Outcome::Vetoed => ReapOutcome::Vetoed,
+    }
+}
+
+/// The metric's word for a failure to record.
+pub(super) const fn audit_op(error: &AuditError) -> AuditOp {
+    match error {
+        AuditError::Open { .. }
+        | AuditError::NotRegular { .. }
+        | AuditError::InUse { .. }
+        | AuditError::Lock { .. }
+        | AuditError::Read { .. }
+        | AuditError::Broken { .. }
+        | AuditError::MoveAside { .. } => AuditOp::Open,
+        _ => AuditOp::Write,
+    }
+}

@@ -1,0 +1,293 @@
+//! The daemon: waits for hints, looks, and reaps what is confirmed and permitted.
+//!
+//! One task owns everything here. A hint only says that it is worth looking; what is judged is read anew.
+
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::time::sleep;
+
+use super::clock;
+use super::engine::{Engine, Round};
+use super::hints::Hints;
+pub use super::hints::Wanted;
+use super::lock::{self, Lock};
+use super::report;
+use super::schedule::{Due, Schedule};
+use super::sweep::{Reaping, Tally};
+use crate::admin::{Admin, Health};
+use crate::ident::{CgroupRef, Lookup};
+use crate::metrics::{BuildInfo, Component, Metrics, ResyncTrigger, Word as _};
+use crate::time::BootTime;
+
+/// The main loop turns at least this often, or the daemon counts as stuck.
+const HEARTBEAT_LIMIT: Duration = Duration::from_secs(120);
+/// The main loop wakes up this often at least, so that a long interval is no long silence.
+const LONGEST_SLEEP: Duration = Duration::from_secs(30);
+
+/// How the daemon is run.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Time between two looks when nothing happens.
+    pub interval: Duration,
+    /// Where metrics are served, if anywhere.
+    pub listen: Option<SocketAddr>,
+    /// The audit log.
+    pub audit_log: PathBuf,
+    /// Lock and memory.
+    pub state_dir: PathBuf,
+    /// Which probes.
+    pub probes: Wanted,
+    /// The node's name in records.
+    pub node: String,
+}
+
+/// The parts of a running daemon.
+#[derive(Debug)]
+struct Service {
+    engine: Engine,
+    reaping: Reaping,
+    hints: Hints,
+    schedule: Schedule,
+    metrics: Metrics,
+    health: Option<Health>,
+    settings: Settings,
+    /// Earliest event that no look has followed yet.
+    hinted: Option<BootTime>,
+    _lock: Option<Lock>,
+}
+
+/// What ends the loop.
+struct Ends {
+    interrupt: Signal,
+    terminate: Signal,
+}
+
+/// Runs until SIGINT or SIGTERM.
+///
+/// # Errors
+/// What keeps it from starting: the audit log, the port, the state directory, or probes that were demanded.
+pub async fn run(engine: Engine, settings: Settings) -> anyhow::Result<()> {
+    let mut ends = Ends::new()?;
+    let mut service = Service::start(engine, settings)?;
+    let admin = service.admin().await?;
+    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+    let serve = async {
+        match admin {
+            Some(admin) => admin.serve(async { drop(stopped.await) }).await.context("metrics"),
+            None => Ok(()),
+        }
+    };
+    let work = async {
+        let result = service.turn(&mut ends).await;
+        // The server may have ended by itself; then nobody listens.
+        drop(stop.send(()));
+        result
+    };
+    let (served, worked) = tokio::join!(serve, work);
+    let reason = if worked.is_ok() { "signal" } else { "error" };
+    service.stop(reason);
+    worked.and(served)
+}
+
+/// One complete reconcile: looks until time alone changes nothing any more, reaps what is permitted, looks again.
+///
+/// # Errors
+/// As [`run`].
+pub async fn once(engine: Engine, settings: Settings) -> anyhow::Result<Tally> {
+    let mut service = Service::start(engine, Settings { listen: None, probes: Wanted::Poll, ..settings })?;
+    let patience = service.engine.policy().grace.saturating_add(Duration::from_secs(5));
+    let until = clock::boot().after(patience);
+    loop {
+        let round = service.round(ResyncTrigger::Startup).await?;
+        let ready = ready_at(&round).filter(|ready| *ready < until);
+        let Some(ready) = ready else { break };
+        let wait = ready.since(clock::boot());
+        if wait > Duration::from_secs(1) {
+            tracing::info!(?wait, "waiting for suspects to become old enough");
+        }
+        sleep(wait.max(Duration::from_millis(1))).await;
+    }
+    let last = service.round(ResyncTrigger::Startup).await?;
+    let tally = service.reaping.tally(&last);
+    service.stop("once");
+    Ok(tally)
+}
+
+fn ready_at(round: &Round) -> Option<BootTime> {
+    round.judged.iter().filter_map(|judged| judged.verdict.ready_at()).min()
+}
+
+// === impl Ends ===
+
+impl Ends {
+    fn new() -> anyhow::Result<Self> {
+        let listen = |kind| signal(kind).context("cannot listen for signals");
+        Ok(Self { interrupt: listen(SignalKind::interrupt())?, terminate: listen(SignalKind::terminate())? })
+    }
+
+    async fn wait(&mut self) {
+        tokio::select! {
+            _ = self.interrupt.recv() => {}
+            _ = self.terminate.recv() => {}
+        }
+    }
+}
+
+// === impl Service ===
+
+impl Service {
+    fn start(engine: Engine, settings: Settings) -> anyhow::Result<Self> {
+        let metrics = Metrics::new(BuildInfo {
+            version: env!("CARGO_PKG_VERSION"),
+            revision: option_env!("REAPER_REVISION").unwrap_or("unknown"),
+            rustc: option_env!("REAPER_RUSTC").unwrap_or("unknown"),
+        })?;
+        let lock = lock::take(&settings.state_dir)
+            .with_context(|| format!("cannot use state directory {}", settings.state_dir.display()))?;
+        let reaping = Reaping::start(&engine, &settings, lock.is_some(), metrics.clone())?;
+        let hints = Hints::start(settings.probes)?;
+        metrics.probe.set_level(hints.level());
+        metrics.daemon.component_up.set(Component::Ebpf, f64::from(u8::from(hints.is_live())));
+        metrics.daemon.component_up.set(Component::Cgroupfs, 1.0);
+        let schedule = Schedule::new(settings.interval, clock::boot());
+        tracing::info!(
+            mode = ?engine.policy().mode, probes = hints.level().as_str(), audit = %settings.audit_log.display(),
+            "cgroup-reaper {} started", env!("CARGO_PKG_VERSION")
+        );
+        Ok(Self {
+            engine,
+            reaping,
+            hints,
+            schedule,
+            metrics,
+            health: None,
+            settings,
+            hinted: None,
+            _lock: lock,
+        })
+    }
+
+    async fn admin(&mut self) -> anyhow::Result<Option<Admin>> {
+        let Some(listen) = self.settings.listen else { return Ok(None) };
+        let names = Component::ALL.iter().map(|component| component.word());
+        let health = Health::new(names, Arc::new(clock::boot), HEARTBEAT_LIMIT);
+        if self.hints.is_live() {
+            health.ok(Component::Ebpf.word());
+        } else {
+            // Slower, but complete: not a reason to be taken out of service.
+            health.ok(Component::Ebpf.word());
+            tracing::info!("running without probes, every {:?}", self.settings.interval);
+        }
+        health.ok(Component::Cgroupfs.word());
+        let metrics = self.metrics.clone();
+        let page = Arc::new(move || metrics.render().map_err(|error| crate::kernel::chain(&error)));
+        let admin = Admin::bind(listen, page, health.clone()).await?;
+        tracing::info!(address = %admin.address(), "serving /metrics, /livez, /readyz");
+        self.health = Some(health);
+        Ok(Some(admin))
+    }
+
+    async fn turn(&mut self, ends: &mut Ends) -> anyhow::Result<()> {
+        let mut first = true;
+        loop {
+            if let Some(health) = &self.health {
+                health.beat();
+            }
+            let (at, due) = self.schedule.next();
+            let wait = at.since(clock::boot());
+            tokio::select! {
+                biased;
+                () = ends.wait() => return Ok(()),
+                events = self.hints.next() => self.hint(&events?),
+                () = sleep(wait.min(LONGEST_SLEEP)) => {
+                    if wait <= LONGEST_SLEEP {
+                        let trigger = if first { ResyncTrigger::Startup } else { trigger_of(due) };
+                        self.round(trigger).await?;
+                        first = false;
+                    }
+                }
+            }
+        }
+    }
+
+    fn hint(&mut self, events: &[crate::event::Event]) {
+        report::count_events(&self.metrics, events);
+        if let Some(first) = events.first() {
+            self.hinted.get_or_insert(first.at);
+            self.schedule.hint(clock::boot());
+        }
+    }
+
+    async fn round(&mut self, trigger: ResyncTrigger) -> anyhow::Result<Round> {
+        let before = self.hints.covered();
+        let lost = self.hints.cover();
+        if lost {
+            report::count_losses(&self.metrics, before, self.hints.covered());
+        }
+        self.metrics.leak.resyncs.inc(if lost { ResyncTrigger::LostEvents } else { trigger });
+        let hinted = self.hinted.take();
+        let round = self.engine.round(&self.hints.freshness()).await;
+        self.hints.track(wanted(&self.engine, &round));
+        self.show_health(&round);
+        let acted = self.reaping.sweep(&mut self.engine, &self.hints, &round, hinted).await;
+        report::count_round(&self.metrics, &round, self.reaping.states());
+        self.schedule.looked(round.at, clock::boot(), ready_at(&round));
+        if acted > 0 {
+            // What was reaped should be gone now: look.
+            self.schedule.hint(clock::boot());
+        }
+        if let Err(error) = self.engine.memory().save(&self.settings.state_dir) {
+            tracing::warn!(error = %crate::kernel::chain(&error), "cannot keep the memory; a restart begins anew");
+        }
+        Ok(round)
+    }
+
+    fn show_health(&self, round: &Round) {
+        let down = round.look.containerds.values().find_map(Lookup::unavailable);
+        self.metrics.daemon.component_up.set(Component::Containerd, f64::from(u8::from(down.is_none())));
+        let audit = self.reaping.audit_down();
+        self.metrics.daemon.component_up.set(Component::Audit, f64::from(u8::from(audit.is_none())));
+        let Some(health) = &self.health else { return };
+        match down {
+            None => health.ok(Component::Containerd.word()),
+            Some(reason) => health.failed(Component::Containerd.word(), reason),
+        }
+        match audit {
+            None => health.ok(Component::Audit.word()),
+            Some(reason) => health.failed(Component::Audit.word(), reason),
+        }
+    }
+
+    fn stop(&mut self, reason: &str) {
+        self.reaping.stop(reason);
+        tracing::info!(reason, "stopped");
+    }
+}
+
+const fn trigger_of(due: Due) -> ResyncTrigger {
+    match due {
+        Due::Periodic => ResyncTrigger::Periodic,
+        Due::Asked => ResyncTrigger::Event,
+    }
+}
+
+/// The cgroups of containers, for what happens in them, and the cgroups they are in, for new ones.
+fn wanted(engine: &Engine, round: &Round) -> BTreeSet<CgroupRef> {
+    let layout = engine.layout();
+    let mut cgroups: BTreeSet<CgroupRef> = engine.seen().iter().flat_map(|seen| seen.roots.clone()).collect();
+    let parents: BTreeSet<_> = engine.seen().iter().filter_map(|seen| seen.cgroup.parent()).collect();
+    for parent in parents.iter().filter(|parent| !parent.is_root()) {
+        let opened = layout.hierarchies().iter().filter_map(|mount| mount.open(parent).found().map(|dir| dir.cgroup()));
+        cgroups.extend(opened);
+    }
+    for tree in round.judged.iter().flat_map(|judged| &judged.sighting.trees) {
+        cgroups.extend(tree.nodes.iter().map(|node| node.cgroup));
+    }
+    cgroups
+}

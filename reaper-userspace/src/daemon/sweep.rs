@@ -1,0 +1,361 @@
+//! What follows a round: records, refusals, and acts within budget; and the retries of what is stuck.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use anyhow::Context as _;
+
+use super::act::{Acted, audit_down, carry_out};
+use super::engine::{Engine, Judged, Round};
+use super::hints::Hints;
+use super::report::{self, States};
+use super::service::Settings;
+use super::{clock, records};
+use crate::audit::{After, AuditError, Journal, Node, OpenIntent, Outcome, RecoveredBody, Triggered};
+use crate::cgroupfs::{Layout, Reopened};
+use crate::ident::ContainerKey;
+use crate::kernel::chain;
+use crate::leak::{Guard, LeakKind, LeakState};
+use crate::metrics::{ClearedBy, KillMethod, Metrics, ReapOutcome, ReapStep, RecordType, Word as _};
+use crate::plan::{ReapPlan, Standing, permit};
+use crate::policy::Mode;
+use crate::reap::Report;
+use crate::time::BootTime;
+use crate::verdict::{LeakProof, Verdict, Veto};
+
+const MINUTE: Duration = Duration::from_mins(1);
+/// First wait before something stuck is tried again; doubled each time.
+const FIRST_RETRY: Duration = Duration::from_secs(30);
+const LONGEST_RETRY: Duration = Duration::from_hours(1);
+
+/// Something that could not be ended.
+#[derive(Clone, Copy, Debug)]
+struct Stuck {
+    tries: u32,
+    until: BootTime,
+}
+
+/// How a one-shot run ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Reaps that ended everything.
+    pub reaped: usize,
+    /// Reaps that did not.
+    pub failed: usize,
+    /// Confirmed leaks that are still there.
+    pub left: usize,
+}
+
+/// Everything that acting needs to remember.
+#[derive(Debug)]
+pub(super) struct Reaping {
+    journal: Result<Journal, String>,
+    /// Why we only observe although told to enforce.
+    paused: Option<String>,
+    metrics: Metrics,
+    states: States,
+    began: BTreeMap<ContainerKey, BootTime>,
+    stuck: BTreeMap<ContainerKey, Stuck>,
+    refused: BTreeMap<ContainerKey, Guard>,
+    reaped: BTreeMap<ContainerKey, LeakKind>,
+    recent: VecDeque<BootTime>,
+    tally: Tally,
+}
+
+// === impl Reaping ===
+
+impl Reaping {
+    /// Opens the audit log and closes what an earlier run left open in it. Without a log there is nothing to start
+    /// in enforce mode; observing goes on without one.
+    pub(super) fn start(
+        engine: &Engine,
+        settings: &Settings,
+        locked: bool,
+        metrics: Metrics,
+    ) -> anyhow::Result<Self> {
+        let paused = (!locked).then(|| "another cgroup-reaper holds the lock, this one only observes".to_owned());
+        if let Some(reason) = &paused {
+            tracing::warn!("{reason}");
+        }
+        let mut reaping = Self {
+            journal: Err("not opened".to_owned()),
+            paused,
+            metrics,
+            states: States::new(),
+            began: BTreeMap::new(),
+            stuck: BTreeMap::new(),
+            refused: BTreeMap::new(),
+            reaped: BTreeMap::new(),
+            recent: VecDeque::new(),
+            tally: Tally::default(),
+        };
+        match reaping.open(engine, settings) {
+            Ok(()) => {}
+            Err(error) if engine.policy().mode == Mode::Observe => {
+                tracing::warn!(error = %chain(&error), "observing without an audit log");
+                reaping.journal = Err(chain(&error));
+            }
+            Err(error) => return Err(error).context("nothing is reaped without an audit log"),
+        }
+        Ok(reaping)
+    }
+
+    fn open(&mut self, engine: &Engine, settings: &Settings) -> Result<(), AuditError> {
+        let node = Node { boot: engine.boot().to_owned(), name: settings.node.clone() };
+        let (mut journal, open) = Journal::open(&settings.audit_log, node, clock::stamp())?;
+        journal.daemon_start(clock::stamp(), records::tool(engine.policy()))?;
+        let layout = engine.layout();
+        for intent in open {
+            let after = what_is_left(&intent, engine.boot(), &layout);
+            tracing::warn!(leak = intent.leak, txn = intent.txn, ?after, "closing an act that was interrupted");
+            journal.recovered(clock::stamp(), intent, RecoveredBody { after })?;
+            self.metrics.audit.records.inc(RecordType::ReapRecovered);
+        }
+        self.metrics.audit.records.inc(RecordType::DaemonStart);
+        self.journal = Ok(journal);
+        Ok(())
+    }
+
+    /// Each container's kind and state.
+    pub(super) const fn states(&self) -> &States {
+        &self.states
+    }
+
+    /// Why the audit log takes no records, if it does not.
+    pub(super) fn audit_down(&self) -> Option<&str> {
+        self.journal.as_ref().err().map(String::as_str)
+    }
+
+    /// Notes what changed, then acts on what is permitted; returns the number of acts.
+    pub(super) async fn sweep(
+        &mut self,
+        engine: &mut Engine,
+        hints: &Hints,
+        round: &Round,
+        hinted: Option<BootTime>,
+    ) -> usize {
+        self.note_changes(round, hinted);
+        self.forget(round);
+        let proofs = self.due_proofs(round);
+        let sweep = permit(proofs, engine.policy(), &self.standing());
+        for refusal in &sweep.refused {
+            self.note_refusal(&refusal.plan, &refusal.veto);
+        }
+        let mut acts = 0_usize;
+        for plan in sweep.permitted {
+            self.act(engine, hints, plan).await;
+            acts = acts.saturating_add(1);
+        }
+        acts
+    }
+
+    fn standing(&mut self) -> Standing {
+        let now = clock::boot();
+        self.recent.retain(|begun| now.since(*begun) < MINUTE);
+        Standing {
+            paused: self.paused.clone(),
+            audit_down: self.journal.as_ref().err().cloned(),
+            recent_reaps: u32::try_from(self.recent.len()).unwrap_or(u32::MAX),
+        }
+    }
+
+    fn note_changes(&mut self, round: &Round, hinted: Option<BootTime>) {
+        for judged in &round.judged {
+            let key = &judged.sighting.container;
+            let state = report::state_of(judged, self.stuck.contains_key(key));
+            let before = match state {
+                Some(state) => self.states.insert(key.clone(), state),
+                None => self.states.remove(key),
+            };
+            match judged.history.clean_since {
+                Some(since) => {
+                    self.began.entry(key.clone()).or_insert_with(|| hinted.unwrap_or(since).min(since));
+                }
+                None => drop(self.began.remove(key)),
+            }
+            if let Some(state) = state
+                && before != Some(state)
+            {
+                report::log_change(judged, state);
+                if state.1 == LeakState::Confirmed {
+                    self.confirmed(judged);
+                }
+                self.count_vetoes(judged);
+            }
+        }
+    }
+
+    fn count_vetoes(&self, judged: &Judged) {
+        if let Verdict::Held { vetoes, .. } = &judged.verdict {
+            vetoes.iter().for_each(|veto| self.metrics.leak.vetoes.inc(veto.guard));
+        }
+    }
+
+    fn confirmed(&mut self, judged: &Judged) {
+        let Verdict::Leaked(proof) = &judged.verdict else { return };
+        let stamp = clock::stamp();
+        let began = self.began.get(&judged.sighting.container).copied().unwrap_or(stamp.boot);
+        let latency = stamp.boot.since(began);
+        self.metrics.leak.detected.inc((proof.kind(), proof.cause()));
+        self.metrics.leak.detection_latency.observe(latency.as_secs_f64());
+        let trigger = records::trigger(Triggered::Daemon, None, proof.cause());
+        let body = records::confirmed(proof, trigger, latency, stamp.boot);
+        if let Ok(journal) = &mut self.journal {
+            let written = journal.leak_confirmed(stamp, judged.id.to_string(), body);
+            self.recorded(RecordType::LeakConfirmed, written);
+        }
+    }
+
+    /// Counts a record, or closes the log for good: after a failed write nothing may be acted on.
+    fn recorded(&mut self, kind: RecordType, written: Result<(), AuditError>) {
+        match written {
+            Ok(()) => {
+                self.metrics.audit.records.inc(kind);
+                if let Ok(journal) = &self.journal {
+                    let sequence = u32::try_from(journal.sequence()).unwrap_or(u32::MAX);
+                    self.metrics.audit.last_sequence.set(f64::from(sequence));
+                }
+            }
+            Err(error) => self.lose_journal(&error),
+        }
+    }
+
+    fn lose_journal(&mut self, error: &AuditError) {
+        tracing::error!(error = %chain(error), "the audit log failed, nothing is reaped any more");
+        self.metrics.audit.failures.inc(report::audit_op(error));
+        self.journal = Err(chain(error));
+    }
+
+    /// Containers whose cgroup is gone, or in use again.
+    fn forget(&mut self, round: &Round) {
+        let present = |key: &ContainerKey| round.judged.iter().any(|judged| judged.sighting.container == *key);
+        let gone: Vec<ContainerKey> = self.states.keys().filter(|key| !present(key)).cloned().collect();
+        for key in gone {
+            let Some((kind, state)) = self.states.remove(&key) else { continue };
+            let by_us = self.reaped.remove(&key).is_some();
+            let by = if by_us { ClearedBy::Reaper } else { ClearedBy::Vanished };
+            self.metrics.leak.cleared.inc((kind, by));
+            if !by_us {
+                tracing::info!(container.id = %key, %kind, %state, "gone by itself");
+            }
+        }
+        self.stuck.retain(|key, _| present(key));
+        self.began.retain(|key, _| present(key));
+        self.refused.retain(|key, _| present(key));
+    }
+
+    fn due_proofs(&self, round: &Round) -> Vec<LeakProof> {
+        let now = clock::boot();
+        let due = |key| self.stuck.get(key).is_none_or(|stuck| stuck.until <= now);
+        round
+            .judged
+            .iter()
+            .filter(|judged| due(&judged.sighting.container))
+            .filter_map(|judged| match &judged.verdict {
+                Verdict::Leaked(proof) => Some((**proof).clone()),
+                Verdict::Live(_) | Verdict::Held { .. } => None,
+            })
+            .collect()
+    }
+
+    /// Said once, not at every look.
+    fn note_refusal(&mut self, plan: &ReapPlan, veto: &Veto) {
+        let key = plan.proof().sighting().container.clone();
+        if self.refused.insert(key, veto.guard) != Some(veto.guard) {
+            self.metrics.leak.vetoes.inc(veto.guard);
+            let ops: Vec<&str> = plan.steps().iter().map(crate::plan::Step::op).collect();
+            tracing::info!(leak = %plan.id(), plan = ops.join(","), "would reap, but {}: {}", veto.guard, veto.detail);
+        }
+    }
+
+    async fn act(&mut self, engine: &mut Engine, hints: &Hints, plan: ReapPlan) {
+        let Ok(journal) = &mut self.journal else { return };
+        let (id, kind) = (plan.id().clone(), plan.proof().kind());
+        let key = plan.proof().sighting().container.clone();
+        let trigger = records::trigger(Triggered::Daemon, None, plan.proof().cause());
+        self.recent.push_back(clock::boot());
+        match carry_out(engine, journal, plan, trigger, &hints.freshness()).await {
+            Acted::Done { report, outcome, unrecorded } => {
+                self.metrics.audit.records.inc(RecordType::ReapIntent);
+                self.recorded(RecordType::ReapOutcome, unrecorded.map_or(Ok(()), Err));
+                tracing::info!(leak = %id, container.id = %key, %kind, took = ?report.took, killed = report.killed.len(), "{}", report.summary());
+                self.count(kind, &report, outcome);
+                self.settle(key, kind, outcome);
+            }
+            Acted::Stopped(veto) => {
+                tracing::info!(leak = %id, container.id = %key, "not reaped, {}: {}", veto.guard, veto.detail);
+                self.metrics.leak.vetoes.inc(veto.guard);
+                self.metrics.reap.reaps.inc((kind, ReapOutcome::Vetoed));
+                if veto.guard == Guard::AuditUnavailable {
+                    self.journal = Err(veto.detail);
+                }
+            }
+        }
+    }
+
+    fn settle(&mut self, key: ContainerKey, kind: LeakKind, outcome: Outcome) {
+        if outcome == Outcome::Reaped {
+            self.tally.reaped = self.tally.reaped.saturating_add(1);
+            self.stuck.remove(&key);
+            self.reaped.insert(key, kind);
+            return;
+        }
+        self.tally.failed = self.tally.failed.saturating_add(1);
+        let tries = self.stuck.get(&key).map_or(0, |stuck| stuck.tries);
+        let wait = FIRST_RETRY.saturating_mul(1_u32.checked_shl(tries).unwrap_or(u32::MAX)).min(LONGEST_RETRY);
+        let stuck = Stuck { tries: tries.saturating_add(1), until: clock::boot().after(wait) };
+        tracing::warn!(container.id = %key, ?wait, tries = stuck.tries, "stuck, trying again later");
+        self.stuck.insert(key, stuck);
+    }
+
+    fn count(&self, kind: LeakKind, report: &Report, outcome: Outcome) {
+        let reap = &self.metrics.reap;
+        reap.reaps.inc((kind, report::outcome_label(outcome)));
+        reap.duration.observe(kind, report.took.as_secs_f64());
+        reap.last.set(kind, report::seconds(clock::wall()));
+        let method = if report.by_cgroup_kill { KillMethod::CgroupKill } else { KillMethod::Pidfd };
+        reap.killed.add((kind, method), u64::try_from(report.killed.len()).unwrap_or(u64::MAX));
+        reap.bystanders.inc_by(u64::try_from(report.bystanders.len()).unwrap_or(u64::MAX));
+        for step in report.steps.iter().filter(|step| step.error.is_some()) {
+            if let Some(step) = ReapStep::of(step.op) {
+                reap.step_failures.inc(step);
+            }
+        }
+    }
+
+    /// What a one-shot run comes to, given its last look.
+    pub(super) fn tally(&self, last: &Round) -> Tally {
+        let left = last.judged.iter().filter(|judged| matches!(judged.verdict, Verdict::Leaked(_))).count();
+        Tally { left, ..self.tally }
+    }
+
+    pub(super) fn stop(&mut self, reason: &str) {
+        if let Ok(journal) = &mut self.journal
+            && let Err(error) = journal.daemon_stop(clock::stamp(), reason.to_owned())
+        {
+            tracing::warn!("{}", audit_down(&error).detail);
+        }
+    }
+}
+
+/// What is left of an act that was interrupted. The next rounds judge it anew and finish it.
+fn what_is_left(intent: &OpenIntent, boot: &str, layout: &Layout) -> After {
+    if intent.boot != boot {
+        return After::Gone;
+    }
+    let mut left = vec![];
+    for cgroup in &intent.body.target.cgroup_ids {
+        let Ok(path) = crate::ident::CgroupPath::try_from(intent.body.target.path.as_str()) else {
+            return After::Unknown { reason: "the path in the intent is no cgroup path".to_owned() };
+        };
+        let Some(mount) = layout.hierarchy(cgroup.hierarchy) else {
+            return After::Unknown { reason: format!("hierarchy {} is not mounted", cgroup.hierarchy.0) };
+        };
+        match mount.reopen(&path, *cgroup) {
+            Reopened::Same(_) => left.push(format!("{}:{path}", mount.name())),
+            Reopened::Gone | Reopened::OtherCgroup(_) => {}
+            Reopened::Unavailable(reason) => return After::Unknown { reason },
+        }
+    }
+    if left.is_empty() { After::Gone } else { After::Remains { what: left.join(", ") } }
+}

@@ -1,0 +1,246 @@
+//! Carries out a reap plan: the only module that signals, writes to cgroupfs, removes and unmounts.
+//!
+//! `Armed::open(plan)` holds every cgroup of the plan by identity; `fire(fresh proof, intent)` demands a proof made
+//! after that and the token of a durable intent, then interprets the steps. It decides nothing about what leaked.
+//!
+//! # Invariants
+//! - No signal goes to a number: `cgroup.kill` through a held directory, or a pidfd whose process was listed by that
+//!   directory after the pidfd was opened, and was still attached to its number after that listing.
+//! - Every freezer we close is opened again on every way out ([`freezer::Thaw`]).
+//! - The whole reap of one incident ends by its deadline; what cannot end is named.
+
+mod freezer;
+mod kill;
+mod members;
+mod outcome;
+mod remove;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+pub use outcome::{Remaining, Report, StepReport};
+
+use crate::audit::Intent;
+use crate::cgroupfs::{CgroupDir, HierarchyMount, Layout, Reopened};
+use crate::ident::{CgroupRef, Lookup, ProcessKey};
+use crate::inventory::Identity;
+use crate::mounts;
+use crate::plan::{ReapPlan, Step, Target};
+use crate::time::BootTime;
+use crate::verdict::LeakProof;
+
+/// Longest time one incident's reap may take.
+pub const BOUND: Duration = Duration::from_secs(2);
+
+/// One cgroup tree of the plan, held open.
+#[derive(Debug)]
+pub(crate) struct Held {
+    pub(crate) target: Target,
+    pub(crate) dir: CgroupDir,
+    pub(crate) parent: CgroupDir,
+}
+
+/// A plan whose cgroups are held open by identity.
+#[derive(Debug)]
+#[must_use = "an armed plan holds cgroups open; fire or drop it"]
+pub struct Armed {
+    plan: ReapPlan,
+    held: Vec<Held>,
+    layout: Arc<Layout>,
+}
+
+/// Why a plan was not fired.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refused {
+    /// A cgroup of the plan could not be opened.
+    #[error("cgroup {path} cannot be held: {reason}")]
+    NotHeld {
+        /// Where it was.
+        path: String,
+        /// What the file system said.
+        reason: String,
+    },
+    /// Its hierarchy is not mounted any more.
+    #[error("hierarchy {0} is not mounted")]
+    NoHierarchy(String),
+    /// What was seen directly before the act is not what was planned for.
+    #[error("{0}")]
+    IdentityChanged(String),
+}
+
+/// What an act needs to know about time.
+#[derive(Clone, Copy, Debug)]
+pub struct Timing {
+    /// Reads the clock.
+    pub now: fn() -> BootTime,
+    /// When the reap must have ended.
+    pub deadline: BootTime,
+}
+
+// === impl Timing ===
+
+impl Timing {
+    /// Starts the bound of one incident.
+    pub fn start(now: fn() -> BootTime) -> Self {
+        Self { now, deadline: now().after(BOUND) }
+    }
+
+    pub(crate) fn expired(&self) -> bool {
+        (self.now)() >= self.deadline
+    }
+
+    /// The earlier of the deadline and `wait` from now.
+    pub(crate) fn within(&self, wait: Duration) -> BootTime {
+        (self.now)().after(wait).min(self.deadline)
+    }
+}
+
+// === impl Armed ===
+
+impl Armed {
+    /// Opens every cgroup of the plan and checks that it is the planned one. A cgroup that is gone is no error: the
+    /// plan has that much less to do.
+    pub fn open(plan: ReapPlan, layout: Arc<Layout>) -> Result<Self, Refused> {
+        let mut held = vec![];
+        for step in plan.steps() {
+            if let Step::Remove { target } = step
+                && let Some(tree) = hold(target, &layout)?
+            {
+                held.push(tree);
+            }
+        }
+        Ok(Self { plan, held, layout })
+    }
+
+    /// The plan.
+    pub const fn plan(&self) -> &ReapPlan {
+        &self.plan
+    }
+
+    /// Carries the plan out.
+    ///
+    /// `fresh` must have been proven after [`Armed::open`], and `intent` is the durable record that this act begins.
+    /// Nothing is touched when the fresh proof is about something else.
+    pub fn fire(self, fresh: &LeakProof, intent: &Intent, timing: Timing) -> Result<Report, Refused> {
+        self.same_incident(fresh)?;
+        tracing::debug!(leak = %self.plan.id(), txn = intent.txn(), "reap begins");
+        let started = (timing.now)();
+        let known: BTreeSet<ProcessKey> = fresh.members().collect();
+        let mut run = Run { held: self.held, layout: self.layout, known, timing, report: Report::default() };
+        for step in self.plan.steps() {
+            run.step(step);
+        }
+        Ok(run.finish(&self.plan, (timing.now)().since(started)))
+    }
+
+    fn same_incident(&self, fresh: &LeakProof) -> Result<(), Refused> {
+        let planned = Identity::of(self.plan.proof().sighting());
+        let same_kind = fresh.kind() == self.plan.proof().kind();
+        if !same_kind || !Identity::of(fresh.sighting()).continues(&planned, fresh.sighting()) {
+            let detail = "the cgroup, its members or its containerd are not the ones that were judged";
+            return Err(Refused::IdentityChanged(detail.to_owned()));
+        }
+        Ok(())
+    }
+}
+
+fn hold(target: &Target, layout: &Layout) -> Result<Option<Held>, Refused> {
+    let mount = mount_of(target, layout)?;
+    let not_held = |reason| Refused::NotHeld { path: target.path.to_string(), reason };
+    let dir = match mount.reopen(&target.path, target.cgroup) {
+        Reopened::Same(dir) => dir,
+        Reopened::Gone => return Ok(None),
+        Reopened::OtherCgroup(other) => {
+            return Err(Refused::IdentityChanged(format!(
+                "{} is cgroup {} now, not {}",
+                target.path, other.id.0, target.cgroup.id.0
+            )));
+        }
+        Reopened::Unavailable(reason) => return Err(not_held(reason)),
+    };
+    let Some(above) = target.path.parent() else {
+        return Err(not_held("it is the root of the hierarchy".to_owned()));
+    };
+    match mount.open(&above) {
+        Lookup::Found(parent) => Ok(Some(Held { target: target.clone(), dir, parent })),
+        Lookup::NotFound => Ok(None),
+        Lookup::Unavailable(reason) => Err(not_held(reason)),
+    }
+}
+
+fn mount_of<'a>(target: &Target, layout: &'a Layout) -> Result<&'a HierarchyMount, Refused> {
+    layout
+        .hierarchy(target.cgroup.hierarchy)
+        .ok_or_else(|| Refused::NoHierarchy(target.hierarchy_name.clone()))
+}
+
+/// One reap under way.
+#[derive(Debug)]
+struct Run {
+    held: Vec<Held>,
+    layout: Arc<Layout>,
+    known: BTreeSet<ProcessKey>,
+    timing: Timing,
+    report: Report,
+}
+
+// === impl Run ===
+
+impl Run {
+    fn step(&mut self, step: &Step) {
+        if let Some(reason) = self.report.blocked() {
+            let skipped = StepReport::skipped(step, reason);
+            self.report.steps.push(skipped);
+            return;
+        }
+        let started = (self.timing.now)();
+        let result = match step {
+            Step::Kill { targets } => self.kill(targets),
+            Step::Remove { target } => self.remove(target),
+            Step::Unmount { mount } => mounts::unmount(mount).map(|_| ()).map_err(|error| error.to_string()),
+        };
+        let took = (self.timing.now)().since(started);
+        self.report.steps.push(StepReport::done(step, took, result));
+    }
+
+    fn kill(&mut self, targets: &[Target]) -> Result<(), String> {
+        let wanted: BTreeSet<CgroupRef> = targets.iter().map(|target| target.cgroup).collect();
+        let trees: Vec<&Held> = self.held.iter().filter(|held| wanted.contains(&held.dir.cgroup())).collect();
+        let killing = kill::kill(&trees, &self.known, self.timing);
+        self.report.killed.extend(killing.killed);
+        self.report.by_cgroup_kill = killing.by_cgroup_kill;
+        self.report.remaining = killing.remaining;
+        killing.result
+    }
+
+    fn remove(&mut self, target: &Target) -> Result<(), String> {
+        let Some(index) = self.held.iter().position(|held| held.dir.cgroup() == target.cgroup) else {
+            return Ok(());
+        };
+        let held = self.held.swap_remove(index);
+        remove::remove(held, self.timing)
+    }
+
+    fn finish(mut self, plan: &ReapPlan, took: Duration) -> Report {
+        self.report.took = took;
+        self.report.left_over = plan
+            .steps()
+            .iter()
+            .filter_map(|step| match step {
+                Step::Remove { target } => Some(target),
+                Step::Kill { .. } | Step::Unmount { .. } => None,
+            })
+            .filter(|target| still_there(target, &self.layout))
+            .map(|target| format!("{}:{}", target.hierarchy_name, target.path))
+            .collect();
+        self.report
+    }
+}
+
+fn still_there(target: &Target, layout: &Layout) -> bool {
+    mount_of(target, layout).is_ok_and(|mount| match mount.reopen(&target.path, target.cgroup) {
+        Reopened::Same(_) | Reopened::Unavailable(_) => true,
+        Reopened::Gone | Reopened::OtherCgroup(_) => false,
+    })
+}

@@ -1,0 +1,155 @@
+//! What is remembered across restarts: which cgroups were seen as whose, and since when they look leaked.
+//!
+//! One small JSON file, replaced atomically. It only ever adds provenance and age to what is looked at anew; losing
+//! it costs time, never safety. A file of another boot is ignored: ids and times mean nothing then.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{CWD, Mode, OFlags, fsync, openat, renameat};
+use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
+
+use crate::ident::{CgroupPath, CgroupRef, ContainerId, ContainerKey};
+use crate::inventory::Inventory;
+use crate::kernel::{ReadError, read_path};
+
+/// 10,000 containers in ten hierarchies stay far below.
+const LIMIT: u64 = 32 << 20;
+const FILE: &str = "state.json";
+const NEW: &str = "state.json.new";
+
+/// A cgroup that was seen while a bundle or record named it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Seen {
+    /// The container.
+    pub container: ContainerKey,
+    /// The path that was named.
+    pub cgroup: CgroupPath,
+    /// The cgroups found there, one a hierarchy.
+    pub roots: Vec<CgroupRef>,
+    /// The group whose shim serves it, where known.
+    pub group: Option<ContainerId>,
+}
+
+/// Everything that is remembered.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Memory {
+    /// The kernel's boot id at the time.
+    pub boot: String,
+    /// Cgroups with provenance.
+    pub seen: Vec<Seen>,
+    /// Histories.
+    pub inventory: Inventory,
+}
+
+/// Why the state could not be kept or read.
+#[derive(Debug, thiserror::Error)]
+pub enum StateError {
+    /// The file is there and cannot be read.
+    #[error("cannot read state file {path:?}")]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// The cause.
+        #[source]
+        source: ReadError,
+    },
+    /// The file is not what this program writes.
+    #[error("state file {path:?} is damaged; remove it to start without memory")]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// The cause.
+        #[source]
+        source: serde_json::Error,
+    },
+    /// It could not be written or put in place.
+    #[error("cannot write state file {path:?}")]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// The cause.
+        #[source]
+        source: io::Error,
+    },
+}
+
+// === impl Memory ===
+
+impl Memory {
+    /// Reads what an earlier run of this boot kept; empty if there is none.
+    pub fn load(directory: &Path, boot: &str) -> Result<Self, StateError> {
+        let path = directory.join(FILE);
+        let nothing = Self { boot: boot.to_owned(), ..Self::default() };
+        let content = match read_path(&path, LIMIT) {
+            Ok(content) => content,
+            Err(error) if error.errno() == Some(Errno::NOENT) => return Ok(nothing),
+            Err(source) => return Err(StateError::Read { path, source }),
+        };
+        let kept: Self =
+            serde_json::from_slice(&content).map_err(|source| StateError::Damaged { path, source })?;
+        Ok(if kept.boot == boot { kept } else { nothing })
+    }
+
+    /// Keeps it for the next run.
+    pub fn save(&self, directory: &Path) -> Result<(), StateError> {
+        let path = directory.join(FILE);
+        let failed = |source| StateError::Write { path: path.clone(), source };
+        let content = serde_json::to_vec(self).map_err(|source| failed(source.into()))?;
+        replace(directory, &content).map_err(failed)
+    }
+}
+
+fn replace(directory: &Path, content: &[u8]) -> io::Result<()> {
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    let new = directory.join(NEW);
+    let file = openat(CWD, &new, flags, Mode::RUSR | Mode::WUSR)?;
+    let mut file = std::fs::File::from(file);
+    io::Write::write_all(&mut file, content)?;
+    fsync(&file)?;
+    renameat(CWD, &new, CWD, directory.join(FILE))?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fact::sample;
+    use crate::inventory::Look;
+    use crate::time::BootTime;
+
+    fn memory() -> Memory {
+        let mut inventory = Inventory::default();
+        inventory.note(&sample::half_created(), Look::Clean, BootTime::from_nanos(7));
+        let seen = Seen {
+            container: sample::container(),
+            cgroup: sample::path(),
+            roots: sample::half_created().trees.iter().map(|tree| tree.nodes[0].cgroup).collect(),
+            group: None,
+        };
+        Memory { boot: "b1".to_owned(), seen: vec![seen], inventory }
+    }
+
+    #[test]
+    fn what_was_kept_comes_back_in_the_same_boot_only() {
+        let dir = tempfile::tempdir().unwrap();
+        memory().save(dir.path()).unwrap();
+        assert_eq!(Memory::load(dir.path(), "b1").unwrap(), memory());
+        let other = Memory::load(dir.path(), "b2").unwrap();
+        assert_eq!((other.boot.as_str(), other.seen.len(), other.inventory.len()), ("b2", 0, 0));
+    }
+
+    #[test]
+    fn no_file_is_no_memory_and_a_damaged_one_is_an_error() {
+        let dir = tempfile::tempdir().unwrap();
+        assert!(Memory::load(dir.path(), "b1").unwrap().seen.is_empty());
+        std::os::unix::fs::symlink("/etc/passwd", dir.path().join(FILE)).unwrap();
+        assert!(matches!(Memory::load(dir.path(), "b1"), Err(StateError::Read { .. })));
+        let dir = tempfile::tempdir().unwrap();
+        memory().save(dir.path()).unwrap();
+        let file = std::fs::OpenOptions::new().write(true).open(dir.path().join(FILE)).unwrap();
+        file.set_len(20).unwrap();
+        assert!(matches!(Memory::load(dir.path(), "b1"), Err(StateError::Damaged { .. })));
+    }
+}

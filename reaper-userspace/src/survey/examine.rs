@@ -1,0 +1,210 @@
+//! All questions about one container.
+
+use std::path::PathBuf;
+
+use super::candidates::{Candidate, enclosing};
+use super::relatives;
+use super::scene::{Scene, Server, Shim, Sources};
+use crate::cgroupfs::Layout;
+use crate::fact::{
+    BundleFact, CgroupTree, MountFact, Ownership, ProcessFact, RuntimeAnswer, ShimAnswer, Sighting,
+};
+use crate::ident::{ContainerKey, Lookup, ProcessKey};
+use crate::runtime::{bundle, runc, shim};
+use crate::{mounts, procfs};
+
+/// Whom it is about, and what is known of the moment.
+#[derive(Debug)]
+pub(super) struct Question<'a> {
+    pub(super) candidate: &'a Candidate,
+    pub(super) all: &'a [Candidate],
+    pub(super) scene: &'a Scene,
+    pub(super) layout: &'a Layout,
+    pub(super) sources: &'a Sources,
+}
+
+/// `None` if the cgroup exists in no hierarchy.
+pub(super) async fn examine(question: &Question<'_>) -> Option<Sighting> {
+    let Question { candidate, all, scene, sources, .. } = *question;
+    let (trees, mut unreadable) = read_trees(question);
+    if trees.is_empty() && unreadable.is_empty() {
+        return None;
+    }
+    unreadable.extend(scene.blind.clone());
+    let container = &candidate.container;
+    let processes = members(&trees, &mut unreadable);
+    let bundle = find_bundle(sources, container);
+    let relatives = relatives::of(container, &processes, scene);
+    Some(Sighting {
+        container: container.clone(),
+        provenance: candidate.provenance.clone(),
+        cgroup: candidate.cgroup.clone(),
+        mounts: rootfs_mounts(&bundle, scene),
+        runc_state: runc_state(question, &bundle),
+        runtimes: ask_servers(question).await,
+        shims: ask_shims(question).await,
+        in_flight: relatives.in_flight,
+        supervisors: relatives.supervisors,
+        protected_members: relatives.protected,
+        holds_self: relatives::holds_self(&trees),
+        enclosed_by: enclosing(candidate, all).map(|outer| outer.container.clone()),
+        trees,
+        unreadable,
+        processes,
+        bundle,
+    })
+}
+
+fn read_trees(question: &Question<'_>) -> (Vec<CgroupTree>, Vec<String>) {
+    let (mut trees, mut unreadable) = (vec![], vec![]);
+    for mount in question.layout.hierarchies() {
+        match mount.tree(&question.candidate.cgroup, &procfs::start_of) {
+            Lookup::Found(tree) => trees.push(tree),
+            Lookup::NotFound => {}
+            Lookup::Unavailable(reason) => unreadable.push(reason),
+        }
+    }
+    (trees, unreadable)
+}
+
+/// Each member once. One that exited meanwhile is left out; the tree still says that it was there.
+fn members(trees: &[CgroupTree], unreadable: &mut Vec<String>) -> Vec<ProcessFact> {
+    let mut keys: Vec<ProcessKey> = trees.iter().flat_map(CgroupTree::members).collect();
+    keys.sort_unstable();
+    keys.dedup();
+    let mut facts = vec![];
+    for key in keys {
+        match procfs::read(key.tgid) {
+            Lookup::Found(fact) if fact.key == key => facts.push(fact),
+            Lookup::Found(_) | Lookup::NotFound => {}
+            Lookup::Unavailable(reason) => unreadable.push(reason),
+        }
+    }
+    facts
+}
+
+fn find_bundle(sources: &Sources, container: &ContainerKey) -> Lookup<BundleFact> {
+    let mut answer = Lookup::NotFound;
+    for state in &sources.containerd_states {
+        match bundle::one(state, container) {
+            Lookup::NotFound => {}
+            found @ Lookup::Found(_) => return found,
+            unavailable @ Lookup::Unavailable(_) => answer = unavailable,
+        }
+    }
+    answer
+}
+
+/// The roots that we know, and the one that the container's own options name.
+fn runc_state(question: &Question<'_>, bundle: &Lookup<BundleFact>) -> Lookup<crate::fact::RuncState> {
+    let mut roots: Vec<PathBuf> = question.sources.runc_roots.clone();
+    if bundle.found().is_some() {
+        for state in &question.sources.containerd_states {
+            match bundle::options(state, &question.candidate.container) {
+                Lookup::Found(options) => roots.extend(options.root().map(ToOwned::to_owned)),
+                Lookup::NotFound => {}
+                Lookup::Unavailable(reason) => return Lookup::Unavailable(reason),
+            }
+        }
+    }
+    runc::state(&roots, &question.candidate.container, &procfs::alive)
+}
+
+/// Mounts as containerd's mount namespace has them, or PID 1's where no containerd of ours answers.
+fn rootfs_mounts(bundle: &Lookup<BundleFact>, scene: &Scene) -> Lookup<Vec<MountFact>> {
+    let Lookup::Found(bundle) = bundle else { return Lookup::Found(vec![]) };
+    let of_server = scene.servers.iter().filter(|server| server.is_ours());
+    let mut namespaces = of_server.filter_map(|server| server.fact.found()).map(|server| server.process);
+    match namespaces.next() {
+        Some(process) => mounts::below(process, &bundle.path.join("rootfs")),
+        None => Lookup::Unavailable("no containerd of ours tells which mount namespace to look in".to_owned()),
+    }
+}
+
+async fn ask_servers(question: &Question<'_>) -> Vec<RuntimeAnswer> {
+    let container = &question.candidate.container;
+    let mut answers = vec![];
+    for server in question.scene.servers.iter().filter(|server| matters(server, question)) {
+        answers.push(match server.health() {
+            Lookup::Unavailable(reason) => silent(server, &reason),
+            Lookup::Found(()) | Lookup::NotFound => RuntimeAnswer {
+                address: server.address(),
+                ownership: server.client.ownership(),
+                server: server.fact.clone(),
+                task: server.client.task(container).await,
+                record: server.client.record(container).await,
+                overlapping: overlapping(server, question),
+            },
+        });
+    }
+    answers
+}
+
+/// A foreign containerd that gives no answer matters only where it could own the container: where one of its shims
+/// lives in the same namespace. (A cgroup that has processes is guarded by its ancestors besides, and one without
+/// can only be removed while it is empty.)
+fn matters(server: &Server, question: &Question<'_>) -> bool {
+    let namespace = &question.candidate.container.namespace;
+    let has_shim = || {
+        question.scene.live_shims().any(|shim| {
+            shim.namespace == namespace
+                && question.scene.server_of(&shim).is_some_and(|owner| owner.address() == server.address())
+        })
+    };
+    server.is_ours() || server.health().unavailable().is_none() || has_shim()
+}
+
+fn silent(server: &Server, reason: &str) -> RuntimeAnswer {
+    RuntimeAnswer {
+        address: server.address(),
+        ownership: server.client.ownership(),
+        server: server.fact.clone(),
+        task: Lookup::Unavailable(reason.to_owned()),
+        record: Lookup::Unavailable(reason.to_owned()),
+        overlapping: Lookup::Unavailable(reason.to_owned()),
+    }
+}
+
+fn overlapping(server: &Server, question: &Question<'_>) -> Lookup<Vec<ContainerKey>> {
+    let Candidate { container, cgroup, .. } = question.candidate;
+    server.records.as_ref().map(|records| {
+        records
+            .iter()
+            .filter(|record| record.key != *container)
+            .filter(|record| {
+                record.cgroup.found().is_some_and(|other| other.contains(cgroup) || cgroup.contains(other))
+            })
+            .map(|record| record.key.clone())
+            .collect()
+    })
+}
+
+/// The shim of the container's group; every shim of the namespace where the group is not known.
+async fn ask_shims(question: &Question<'_>) -> Vec<ShimAnswer> {
+    let Candidate { container, group, .. } = question.candidate;
+    let concerns = |shim: &Shim<'_>| {
+        *shim.namespace == container.namespace
+            && group.as_ref().is_none_or(|group| shim.id == group || *shim.id == container.id)
+    };
+    let mut answers = vec![];
+    for live in question.scene.live_shims().filter(concerns) {
+        let twins = question.scene.live_shims().filter(|other| {
+            (other.namespace, other.id, other.address) == (live.namespace, live.id, live.address)
+        });
+        let task = if twins.count() > 1 {
+            Lookup::Unavailable(format!("two shims serve {} at one socket", live.id))
+        } else {
+            shim::task(&shim::socket_path(live.address, live.namespace, live.id), container).await
+        };
+        answers.push(ShimAnswer {
+            process: live.process.key,
+            containerd: live.address.to_owned(),
+            ownership: question
+                .scene
+                .server_of(&live)
+                .map_or(Ownership::Foreign, |server| server.client.ownership()),
+            task,
+        });
+    }
+    answers
+}

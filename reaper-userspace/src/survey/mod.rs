@@ -1,0 +1,140 @@
+//! One look at the node: asks every source and puts the answers together, container by container.
+//!
+//! `Survey::look() -> Look` visits every container whose cgroup exists; `look_at(container)` visits one, directly
+//! before an act. Reads only, judges nothing: an answer that is missing stays visible in the
+//! [`Sighting`].
+//!
+//! # Invariants
+//! - A container that its own containerd *lists* with a task is reported as live without further questions; all
+//!   others are asked about one by one, because a list leaves out what does not answer.
+//! - A cgroup is looked at only because a bundle, a record or our own earlier sight names it.
+
+mod candidates;
+mod examine;
+mod relatives;
+mod scene;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde::Serialize;
+
+pub use scene::Sources;
+
+use crate::cgroupfs::{CgroupfsError, Layout};
+use crate::fact::{Provenance, Sighting, TaskStatus};
+use crate::ident::{CgroupRef, ContainerKey, Lookup};
+use crate::state::Seen;
+use candidates::Candidate;
+use scene::Scene;
+
+/// A container that its containerd lists.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct LiveContainer {
+    /// The container.
+    pub container: ContainerKey,
+    /// Its task's status.
+    pub status: TaskStatus,
+    /// The containerd that lists it.
+    pub address: String,
+}
+
+/// What one look found.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Look {
+    /// Containers with a cgroup that no containerd lists as a task, in order.
+    pub sightings: Vec<Sighting>,
+    /// Containers that are listed.
+    pub live: Vec<LiveContainer>,
+    /// Cgroups with provenance, to be remembered.
+    pub seen: Vec<Seen>,
+    /// What could not be read and belongs to no single container.
+    pub problems: Vec<String>,
+    /// Live shims on the node, whosever they are.
+    pub shims: usize,
+    /// Whether each containerd of ours answered.
+    pub containerds: BTreeMap<String, Lookup<()>>,
+}
+
+/// Knows where to look.
+#[derive(Debug)]
+pub struct Survey {
+    sources: Sources,
+    layout: Arc<Layout>,
+}
+
+// === impl Survey ===
+
+impl Survey {
+    /// Finds the hierarchies; contacts nobody.
+    pub fn new(sources: Sources) -> Result<Self, CgroupfsError> {
+        let layout = Arc::new(Layout::discover(&sources.cgroup_roots)?);
+        Ok(Self { sources, layout })
+    }
+
+    /// The mounted hierarchies.
+    pub fn layout(&self) -> Arc<Layout> {
+        Arc::clone(&self.layout)
+    }
+
+    /// Looks at everything.
+    pub async fn look(&self, remembered: &[Seen]) -> Look {
+        let scene = Scene::gather(&self.sources).await;
+        let candidates = candidates::all(&scene, remembered);
+        let mut look = Look {
+            problems: scene.problems.clone(),
+            shims: scene.live_shims().count(),
+            containerds: scene
+                .servers
+                .iter()
+                .filter(|server| server.is_ours())
+                .map(|server| (server.address(), server.health()))
+                .collect(),
+            ..Look::default()
+        };
+        for candidate in &candidates {
+            if let Some(live) = scene.listed_task(&candidate.container) {
+                look.live.push(live);
+                look.seen.extend(remember(candidate, self.roots_of(candidate)));
+                continue;
+            }
+            if let Some(sighting) = self.examine(candidate, &candidates, &scene).await {
+                let roots = sighting.trees.iter().filter_map(|tree| tree.root()).map(|node| node.cgroup);
+                look.seen.extend(remember(candidate, roots.collect()));
+                look.sightings.push(sighting);
+            }
+        }
+        look
+    }
+
+    /// Looks at one container, asking everybody anew. `NotFound` if it has no cgroup any more.
+    pub async fn look_at(&self, container: &ContainerKey, remembered: &[Seen]) -> Lookup<Sighting> {
+        let scene = Scene::gather(&self.sources).await;
+        let candidates = candidates::all(&scene, remembered);
+        let Some(candidate) = candidates.iter().find(|candidate| candidate.container == *container) else {
+            return Lookup::NotFound;
+        };
+        self.examine(candidate, &candidates, &scene).await.map_or(Lookup::NotFound, Lookup::Found)
+    }
+
+    async fn examine(&self, candidate: &Candidate, all: &[Candidate], scene: &Scene) -> Option<Sighting> {
+        let (layout, sources) = (&self.layout, &self.sources);
+        examine::examine(&examine::Question { candidate, all, scene, layout, sources }).await
+    }
+
+    /// Only the roots: the trees of live containers are nobody's business.
+    fn roots_of(&self, candidate: &Candidate) -> Vec<CgroupRef> {
+        let mounts = self.layout.hierarchies().iter();
+        mounts.filter_map(|mount| mount.open(&candidate.cgroup).found().map(|dir| dir.cgroup())).collect()
+    }
+}
+
+/// What to remember: the cgroups that a bundle or record named, or those that were remembered already.
+fn remember(candidate: &Candidate, roots: Vec<CgroupRef>) -> Option<Seen> {
+    let roots = match &candidate.provenance {
+        Provenance::Seen { cgroups } => cgroups.clone(),
+        Provenance::Bundle { .. } | Provenance::Record { .. } => roots,
+    };
+    let (container, cgroup) = (candidate.container.clone(), candidate.cgroup.clone());
+    (!roots.is_empty()).then(|| Seen { container, cgroup, roots, group: candidate.group.clone() })
+}

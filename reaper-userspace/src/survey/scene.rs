@@ -1,0 +1,169 @@
+//! Everything that is asked once a look and not once a container.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use super::LiveContainer;
+use crate::fact::{
+    BundleFact, ContainerRecord, Ownership, ProcessFact, RuntimeProcess, RuntimeRole, ServerFact, TaskStatus,
+};
+use crate::ident::{ContainerId, ContainerKey, Lookup, Namespace};
+use crate::procfs;
+use crate::runtime::containerd::{Containerd, DEADLINE};
+use crate::runtime::{bundle, discover};
+
+/// The host's table of Unix sockets; we share PID 1's PID namespace or can do nothing at all.
+const SOCKET_TABLE: &str = "/proc/1/net/unix";
+
+/// Where to look; each list has a default for the usual places.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sources {
+    /// gRPC addresses of the containerds we work for.
+    pub containerd_addresses: Vec<String>,
+    /// Their state directories, which hold the bundles.
+    pub containerd_states: Vec<PathBuf>,
+    /// State roots of runc and crun, without the namespace.
+    pub runc_roots: Vec<PathBuf>,
+    /// Where cgroup hierarchies are mounted.
+    pub cgroup_roots: Vec<PathBuf>,
+}
+
+/// One containerd and what it said.
+#[derive(Debug)]
+pub(super) struct Server {
+    pub(super) client: Containerd,
+    pub(super) fact: Lookup<ServerFact>,
+    pub(super) records: Lookup<Vec<ContainerRecord>>,
+    tasks: Lookup<BTreeMap<ContainerKey, TaskStatus>>,
+}
+
+/// A live shim, by its argv.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Shim<'a> {
+    pub(super) process: &'a ProcessFact,
+    pub(super) namespace: &'a Namespace,
+    pub(super) id: &'a ContainerId,
+    pub(super) address: &'a str,
+}
+
+/// One moment of the node.
+#[derive(Debug)]
+pub(super) struct Scene {
+    pub(super) processes: Vec<ProcessFact>,
+    pub(super) runtime: Vec<RuntimeProcess>,
+    pub(super) servers: Vec<Server>,
+    pub(super) bundles: Vec<BundleFact>,
+    /// Why the list of processes or sockets is not known; then nothing can be proven.
+    pub(super) blind: Option<String>,
+    pub(super) problems: Vec<String>,
+}
+
+// === impl Server ===
+
+impl Server {
+    async fn ask(address: discover::Address) -> Self {
+        let client = Containerd::new(address.address, address.ownership, DEADLINE);
+        let fact = client.server(procfs::start_of).await;
+        if let Some(reason) = fact.unavailable() {
+            // One refusal is enough: every further call would only wait again.
+            let (records, tasks) = (Lookup::Unavailable(reason.clone()), Lookup::Unavailable(reason.clone()));
+            return Self { client, fact, records, tasks };
+        }
+        let records = client.records().await;
+        let tasks = client.tasks().await.map(|tasks| tasks.into_iter().collect());
+        Self { client, fact, records, tasks }
+    }
+}
+
+impl Server {
+    pub(super) fn address(&self) -> String {
+        self.client.address().to_owned()
+    }
+
+    /// Whether it answers at all.
+    pub(super) fn health(&self) -> Lookup<()> {
+        self.fact.as_ref().map(|_| ()).and_then(|()| self.records.as_ref().map(|_| ()))
+    }
+
+    pub(super) const fn is_ours(&self) -> bool {
+        matches!(self.client.ownership(), Ownership::Ours)
+    }
+}
+
+// === impl Scene ===
+
+impl Scene {
+    /// Processes first: a runtime command that ends during the look was in flight, one that begins is found by the
+    /// second look.
+    pub(super) async fn gather(sources: &Sources) -> Self {
+        let mut scene = Self {
+            processes: vec![],
+            runtime: vec![],
+            servers: vec![],
+            bundles: vec![],
+            blind: None,
+            problems: vec![],
+        };
+        match procfs::all() {
+            Ok(processes) => scene.runtime = procfs::runtime_processes(&processes),
+            Err(error) => scene.blind = Some(error.to_string()),
+        }
+        scene.ask_servers(sources).await;
+        scene.list_bundles(sources);
+        scene
+    }
+
+    async fn ask_servers(&mut self, sources: &Sources) {
+        let of_shims: Vec<String> = self.live_shims().map(|shim| shim.address.to_owned()).collect();
+        match discover::addresses(&sources.containerd_addresses, &of_shims, Path::new(SOCKET_TABLE)) {
+            Lookup::Found(addresses) => {
+                for address in addresses {
+                    self.servers.push(Server::ask(address).await);
+                }
+            }
+            Lookup::NotFound => self.blind = Some(format!("{SOCKET_TABLE} does not exist")),
+            Lookup::Unavailable(reason) => self.blind = Some(reason),
+        }
+        let down = self.servers.iter().filter_map(|server| server.health().unavailable().cloned());
+        self.problems.extend(down);
+        self.problems.extend(self.blind.clone());
+    }
+
+    fn list_bundles(&mut self, sources: &Sources) {
+        for state in &sources.containerd_states {
+            match bundle::list(state) {
+                Lookup::Found(found) => {
+                    self.bundles.extend(found.bundles);
+                    self.problems.extend(found.problems);
+                }
+                Lookup::NotFound => {}
+                Lookup::Unavailable(reason) => self.problems.push(reason),
+            }
+        }
+    }
+
+    pub(super) fn live_shims(&self) -> impl Iterator<Item = Shim<'_>> {
+        self.runtime.iter().filter_map(|process| match &process.role {
+            RuntimeRole::Shim { namespace, id, address } => {
+                Some(Shim { process: &process.process, namespace, id, address })
+            }
+            RuntimeRole::Command { .. } => None,
+        })
+    }
+
+    /// The containerd that a shim was started by, if it was found.
+    pub(super) fn server_of(&self, shim: &Shim<'_>) -> Option<&Server> {
+        let wanted = discover::same_socket(shim.address);
+        self.servers.iter().find(|server| wanted(server.client.address()))
+    }
+
+    /// A task that one of our containerds, or a foreign one, lists under this name.
+    pub(super) fn listed_task(&self, container: &ContainerKey) -> Option<LiveContainer> {
+        self.servers.iter().find_map(|server| {
+            let status = *server.tasks.found()?.get(container)?;
+            let (container, address) = (container.clone(), server.address());
+            // UNKNOWN is what a create in flight and a hung shim look like: those are examined.
+            (status != TaskStatus::Unknown).then_some(LiveContainer { container, status, address })
+        })
+    }
+}
