@@ -68,6 +68,13 @@ pub fn addresses(configured: &[String], of_shims: &[String], table: &Path) -> Lo
     Lookup::Found(addresses)
 }
 
+/// Whether two addresses lead to the same socket; by their names where nothing is there.
+pub fn same_socket(one: &str, other: &str) -> bool {
+    let identity =
+        |address: &str| Identity::of(Path::new(address.strip_prefix("unix://").unwrap_or(address)));
+    identity(one) == identity(other)
+}
+
 // === impl Identity ===
 
 impl Identity {

@@ -3,9 +3,8 @@
 use std::collections::BTreeMap;
 
 use super::scene::Scene;
-use crate::fact::Provenance;
+use crate::fact::{Provenance, Seen};
 use crate::ident::{CgroupPath, ContainerId, ContainerKey, Lookup};
-use crate::state::Seen;
 
 /// A container and the cgroup that it is tied to.
 #[derive(Clone, Debug)]

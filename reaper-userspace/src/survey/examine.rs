@@ -116,8 +116,10 @@ fn rootfs_mounts(bundle: &Lookup<BundleFact>, scene: &Scene) -> Lookup<Vec<Mount
     let of_server = scene.servers.iter().filter(|server| server.is_ours());
     let mut namespaces = of_server.filter_map(|server| server.fact.found()).map(|server| server.process);
     match namespaces.next() {
-        Some(process) => mounts::below(process, &bundle.path.join("rootfs")),
-        None => Lookup::Unavailable("no containerd of ours tells which mount namespace to look in".to_owned()),
+        Some(process) => mounts::below(process, &bundle.path.join("rootfs"), &procfs::start_of),
+        None => {
+            Lookup::Unavailable("no containerd of ours tells which mount namespace to look in".to_owned())
+        }
     }
 }
 

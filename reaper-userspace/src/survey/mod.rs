@@ -21,10 +21,9 @@ use serde::Serialize;
 
 pub use scene::Sources;
 
-use crate::cgroupfs::{CgroupfsError, Layout};
-use crate::fact::{Provenance, Sighting, TaskStatus};
+use crate::cgroupfs::{CgroupDir, CgroupfsError, Layout};
+use crate::fact::{Provenance, Seen, Sighting, TaskStatus};
 use crate::ident::{CgroupRef, ContainerKey, Lookup};
-use crate::state::Seen;
 use candidates::Candidate;
 use scene::Scene;
 
@@ -125,7 +124,7 @@ impl Survey {
     /// Only the roots: the trees of live containers are nobody's business.
     fn roots_of(&self, candidate: &Candidate) -> Vec<CgroupRef> {
         let mounts = self.layout.hierarchies().iter();
-        mounts.filter_map(|mount| mount.open(&candidate.cgroup).found().map(|dir| dir.cgroup())).collect()
+        mounts.filter_map(|mount| mount.open(&candidate.cgroup).found().map(CgroupDir::cgroup)).collect()
     }
 }
 

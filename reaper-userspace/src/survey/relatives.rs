@@ -31,7 +31,10 @@ pub(super) fn of(container: &ContainerKey, members: &[ProcessFact], scene: &Scen
             .filter(|process| process.names(&container.id))
             .cloned()
             .collect(),
-        supervisors: supervisors(members, scene).into_iter().filter(|s| !inside.contains(&s.process.key)).collect(),
+        supervisors: supervisors(members, scene)
+            .into_iter()
+            .filter(|s| !inside.contains(&s.process.key))
+            .collect(),
         protected: members.iter().filter(|member| must_live(member, scene)).cloned().collect(),
     }
 }
@@ -56,7 +59,8 @@ fn supervisors(members: &[ProcessFact], scene: &Scene) -> Vec<RuntimeProcess> {
 
 fn must_live(member: &ProcessFact, scene: &Scene) -> bool {
     let program = member.exe.as_ref().and_then(|exe| exe.file_name()).map(|name| name.to_string_lossy());
-    let serves = |key| scene.servers.iter().any(|server| server.fact.found().is_some_and(|s| s.process == key));
+    let serves =
+        |key| scene.servers.iter().any(|server| server.fact.found().is_some_and(|s| s.process == key));
     let is_shim = scene
         .runtime
         .iter()

@@ -153,8 +153,7 @@ impl Scene {
 
     /// The containerd that a shim was started by, if it was found.
     pub(super) fn server_of(&self, shim: &Shim<'_>) -> Option<&Server> {
-        let wanted = discover::same_socket(shim.address);
-        self.servers.iter().find(|server| wanted(server.client.address()))
+        self.servers.iter().find(|server| discover::same_socket(server.client.address(), shim.address))
     }
 
     /// A task that one of our containerds, or a foreign one, lists under this name.
