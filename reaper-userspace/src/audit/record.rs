@@ -282,6 +282,22 @@ pub struct RecoveredBody {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Millis(pub Duration);
 
+// === impl Outcome ===
+
+impl Outcome {
+    /// The spelling in every output.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Reaped => "reaped",
+            Self::AlreadyGone => "already_gone",
+            Self::Partial => "partial",
+            Self::Failed => "failed",
+            Self::Stuck => "stuck",
+            Self::Vetoed => "vetoed",
+        }
+    }
+}
+
 // === impl Body ===
 
 impl Body {

@@ -36,7 +36,10 @@ pub(super) fn freeze(root: &CgroupDir, timing: Timing) -> Thaw<'_> {
     thaw
 }
 
-#[expect(clippy::disallowed_methods, reason = "freezer.state of v1 has no notification; the loop has a deadline")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "freezer.state of v1 has no notification; the loop has a deadline"
+)]
 pub(super) fn pause(time: Duration) {
     std::thread::sleep(time);
 }

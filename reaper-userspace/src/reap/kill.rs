@@ -25,9 +25,10 @@ use crate::procfs::{self, PidHandle};
 const SETTLE: Duration = Duration::from_millis(1);
 
 /// How a kill went.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Killing {
     pub(super) killed: BTreeSet<ProcessKey>,
+    pub(super) bystanders: BTreeSet<ProcessKey>,
     pub(super) by_cgroup_kill: bool,
     pub(super) remaining: Vec<Remaining>,
     pub(super) result: Result<(), String>,
@@ -36,7 +37,13 @@ pub(super) struct Killing {
 /// Kills everything in `trees`. `known` are the members that were judged: a stranger among the members that does
 /// not descend from them stops the act before the first signal.
 pub(super) fn kill(trees: &[&Held], known: &BTreeSet<ProcessKey>, timing: Timing) -> Killing {
-    let mut killing = Killing { result: Ok(()), ..Killing::default() };
+    let mut killing = Killing {
+        killed: BTreeSet::new(),
+        bystanders: BTreeSet::new(),
+        by_cgroup_kill: false,
+        remaining: vec![],
+        result: Ok(()),
+    };
     let mut held_back = None;
     for round in 0_u32.. {
         match one_round(trees, known, round, timing, &mut killing) {
@@ -75,8 +82,9 @@ fn one_round(
     for tree in trees {
         handles.extend(hold_members(&tree.dir)?);
     }
-    if round == 0 {
-        refuse_strangers(&handles, known)?;
+    let strangers = strangers(&handles, known);
+    if let (0, Some(stranger)) = (round, strangers.first()) {
+        return Err(format!("process {stranger} came from outside after the verdict, nothing was killed"));
     }
     let whole = trees.iter().filter(|tree| cgroup_kill(tree)).count();
     killing.by_cgroup_kill |= whole > 0;
@@ -91,6 +99,9 @@ fn one_round(
     for handle in handles {
         if handle.poll_exit(until) == Lookup::Found(true) {
             killing.killed.insert(handle.key());
+            if strangers.contains(&handle.key()) {
+                killing.bystanders.insert(handle.key());
+            }
         }
     }
     Ok(blocked)
@@ -121,8 +132,8 @@ fn cgroup_kill(tree: &Held) -> bool {
     }
 }
 
-/// Everyone present must have been judged, or descend from someone who was.
-fn refuse_strangers(handles: &[PidHandle], known: &BTreeSet<ProcessKey>) -> Result<(), String> {
+/// Those present that were neither judged nor descend from one that was.
+fn strangers(handles: &[PidHandle], known: &BTreeSet<ProcessKey>) -> Vec<ProcessKey> {
     let mut familiar: BTreeSet<Tgid> = known.iter().map(|key| key.tgid).collect();
     // Children have later numbers only until the numbers wrap, so go over the list until nothing is added.
     let mut strangers: Vec<ProcessKey> =
@@ -141,10 +152,7 @@ fn refuse_strangers(handles: &[PidHandle], known: &BTreeSet<ProcessKey>) -> Resu
             break;
         }
     }
-    match strangers.first() {
-        None => Ok(()),
-        Some(key) => Err(format!("process {key} came from outside after the verdict, nothing was killed")),
-    }
+    strangers
 }
 
 #[expect(clippy::disallowed_methods, reason = "the one place that signals, through a pidfd proven a member")]

@@ -14,7 +14,7 @@ use crate::procfs::{self, PidHandle};
 /// All cgroups below `root`, parents first; those that vanish meanwhile are left out.
 pub(super) fn walk(root: &CgroupDir) -> Result<Vec<CgroupDir>, String> {
     let mut found: Vec<CgroupDir> = vec![];
-    let mut children_of = |dir: &CgroupDir| -> Result<Vec<CgroupDir>, String> {
+    let children_of = |dir: &CgroupDir| -> Result<Vec<CgroupDir>, String> {
         let names = or_reason(dir.children())?.unwrap_or_default();
         let mut opened = vec![];
         for name in names {
@@ -61,6 +61,11 @@ pub(super) fn hold_members(root: &CgroupDir) -> Result<Vec<PidHandle>, String> {
         }
     }
     let still = listed(root)?;
-    handles.retain(|tgid, handle| still.contains(tgid) && handle.is_attached());
-    Ok(handles.into_values().collect())
+    let mut members = vec![];
+    for (tgid, handle) in handles {
+        if still.contains(&tgid) && or_reason(handle.is_attached())? == Some(true) {
+            members.push(handle);
+        }
+    }
+    Ok(members)
 }

@@ -23,10 +23,13 @@ pub use outcome::{Remaining, Report, StepReport};
 
 use crate::audit::Intent;
 use crate::cgroupfs::{CgroupDir, HierarchyMount, Layout, Reopened};
+use crate::fact::MountFact;
 use crate::ident::{CgroupRef, Lookup, ProcessKey};
 use crate::inventory::Identity;
-use crate::mounts;
+use crate::kernel::chain;
+use crate::mounts::{self, Unmount};
 use crate::plan::{ReapPlan, Step, Target};
+use crate::procfs;
 use crate::time::BootTime;
 use crate::verdict::LeakProof;
 
@@ -198,7 +201,7 @@ impl Run {
         let result = match step {
             Step::Kill { targets } => self.kill(targets),
             Step::Remove { target } => self.remove(target),
-            Step::Unmount { mount } => mounts::unmount(mount).map(|_| ()).map_err(|error| error.to_string()),
+            Step::Unmount { mount } => self.unmount(mount),
         };
         let took = (self.timing.now)().since(started);
         self.report.steps.push(StepReport::done(step, took, result));
@@ -209,9 +212,18 @@ impl Run {
         let trees: Vec<&Held> = self.held.iter().filter(|held| wanted.contains(&held.dir.cgroup())).collect();
         let killing = kill::kill(&trees, &self.known, self.timing);
         self.report.killed.extend(killing.killed);
+        self.report.bystanders.extend(killing.bystanders);
         self.report.by_cgroup_kill = killing.by_cgroup_kill;
         self.report.remaining = killing.remaining;
         killing.result
+    }
+
+    fn unmount(&self, mount: &MountFact) -> Result<(), String> {
+        match mounts::unmount(mount, &procfs::start_of, self.timing.deadline) {
+            Ok(Unmount::Unmounted | Unmount::AlreadyGone) => Ok(()),
+            Ok(Unmount::OtherMount(id)) => Err(format!("mount {id} is there now and was left alone")),
+            Err(error) => Err(chain(&error)),
+        }
     }
 
     fn remove(&mut self, target: &Target) -> Result<(), String> {

@@ -88,10 +88,11 @@ impl Report {
             0 => String::new(),
             count => format!(", {count} process(es) killed"),
         };
-        match self.outcome() {
-            Outcome::Reaped => format!("reaped{killed}"),
-            outcome => format!("{outcome}{killed}: {}", failed.join("; ")),
+        let outcome = self.outcome();
+        if outcome == Outcome::Reaped {
+            return format!("reaped{killed}");
         }
+        format!("{}{killed}: {}", outcome.as_str(), failed.join("; "))
     }
 
     /// The result in one word.
