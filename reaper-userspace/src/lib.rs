@@ -1,12 +1,21 @@
 //! cgroup-reaper: finds container cgroups that leaked, proves it, and reaps exactly those.
 //!
-//! Layers, lowest first; a module uses its own layer's neighbours only as `xtask check layers` allows:
-//! 0 [`ident`] [`time`] [`fact`] · 1 `policy` `inventory` `verdict` `plan` ·
-//! 2 `probe` `cgroupfs` `procfs` `runtime` `mounts` `audit` `metrics` · 3 `survey` `reap` · 4 `daemon` `cli`.
+//! Layers, lowest first; a module uses lower layers, and of its own layer only what the table of
+//! `cargo xtask check layers` allows:
+//!
+//! | layer | modules |
+//! |---|---|
+//! | 0 | [`ident`] [`time`] [`kernel`] [`fact`] [`event`] [`leak`]: names, facts and words |
+//! | 1 | [`policy`] [`inventory`] [`verdict`] [`plan`]: pure judgement |
+//! | 2 | [`probe`] [`cgroupfs`] [`procfs`] [`runtime`] [`mounts`] [`audit`] [`metrics`] [`admin`]: one source or sink each |
+//! | 3 | [`survey`] asks all sources, [`reap`] has all effects |
+//! | 4 | [`daemon`] [`cli`] wire the parts |
 
 pub mod admin;
 pub mod audit;
 pub mod cgroupfs;
+pub mod cli;
+pub mod daemon;
 pub mod event;
 pub mod fact;
 pub mod ident;
@@ -19,6 +28,8 @@ pub mod plan;
 pub mod policy;
 pub mod probe;
 pub mod procfs;
+pub mod reap;
 pub mod runtime;
+pub mod survey;
 pub mod time;
 pub mod verdict;

@@ -44,13 +44,8 @@ mod tests {
 
     #[test]
     fn the_codes_are_those_of_the_manual() {
-        let all = [
-            Status::Success,
-            Status::LeaksFound,
-            Status::Refused,
-            Status::ReapFailed,
-            Status::Unsupported,
-        ];
+        let all =
+            [Status::Success, Status::LeaksFound, Status::Refused, Status::ReapFailed, Status::Unsupported];
         assert_eq!(all.map(Status::code), [0, 3, 4, 5, 7]);
     }
 }

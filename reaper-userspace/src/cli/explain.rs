@@ -100,7 +100,10 @@ fn guards(item: &Item) -> String {
         .collect();
     let mut text = format!("GUARDS   pass: {}\n", passed.join(" · "));
     for line in item.guards.iter().filter(|line| line.verdict == Ruling::Hold) {
-        let means = RULES.iter().find(|rule| rule.guard == line.name).map_or("age counts from what was seen", |r| r.means);
+        let means = RULES
+            .iter()
+            .find(|rule| rule.guard == line.name)
+            .map_or("age counts from what was seen", |r| r.means);
         for reason in &line.reasons {
             text.push_str(&format!("         HOLD {}: {reason}\n              ({means})\n", line.name));
         }

@@ -34,8 +34,10 @@ pub(super) fn judged<'a>(round: &'a Round, word: &str) -> anyhow::Result<&'a Jud
             "nothing named {word:?} has a cgroup here that containerd does not list; `scan --all` shows what has"
         ),
         several => {
-            let names: Vec<String> =
-                several.iter().map(|judged| format!("{} ({})", judged.id, judged.sighting.container)).collect();
+            let names: Vec<String> = several
+                .iter()
+                .map(|judged| format!("{} ({})", judged.id, judged.sighting.container))
+                .collect();
             anyhow::bail!("{word:?} may mean {}; say which", names.join(" or "))
         }
     }

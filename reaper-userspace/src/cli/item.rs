@@ -186,9 +186,14 @@ impl Target {
             container_id: sighting.container.id.to_string(),
             runtime_namespace: sighting.container.namespace.to_string(),
             pod_uid: pod_uid(&sighting.cgroup),
-            unit: name.filter(|name| name.ends_with(".scope")),
+            unit: name.filter(|name| is_scope(name)),
         }
     }
+}
+
+/// systemd's unit names are case sensitive, unlike what a file extension suggests.
+fn is_scope(name: &str) -> bool {
+    name.rsplit_once('.').is_some_and(|(_, suffix)| suffix == "scope")
 }
 
 /// The kubelet's names: `pod<uid>` with its cgroupfs driver, `kubepods-..-pod<uid with _>.slice` with systemd's.
@@ -240,7 +245,11 @@ mod tests {
             format!("/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod{escaped}.slice/c.scope"),
             format!("/kubepods.slice/kubepods-pod{escaped}.slice/c.scope"),
         ] {
-            assert_eq!(pod_uid(&CgroupPath::try_from(path.as_str()).unwrap()).as_deref(), Some(uid), "{path}");
+            assert_eq!(
+                pod_uid(&CgroupPath::try_from(path.as_str()).unwrap()).as_deref(),
+                Some(uid),
+                "{path}"
+            );
         }
         assert_eq!(pod_uid(&CgroupPath::try_from("/default/podman").unwrap()), None);
     }

@@ -8,9 +8,9 @@ use clap::Args;
 use jiff::SignedDuration;
 
 use crate::daemon::engine::Engine;
+use crate::daemon::memory::Memory;
 use crate::ident::{ContainerId, Namespace};
 use crate::policy::Policy;
-use crate::state::Memory;
 use crate::survey::{Sources, Survey};
 
 /// Where things are on this node.
@@ -54,7 +54,12 @@ pub(super) struct Node {
     )]
     cgroup_root: Vec<PathBuf>,
     /// Where the daemon remembers what it saw
-    #[arg(long, value_name = "DIR", default_value = "/var/lib/cgroup-reaper", env = "CGROUP_REAPER_STATE_DIR")]
+    #[arg(
+        long,
+        value_name = "DIR",
+        default_value = "/var/lib/cgroup-reaper",
+        env = "CGROUP_REAPER_STATE_DIR"
+    )]
     pub(super) state_dir: PathBuf,
 }
 

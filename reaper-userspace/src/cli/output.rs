@@ -35,7 +35,8 @@ pub(super) fn start_logging(format: LogFormat, verbose: u8) {
     };
     let filter = EnvFilter::try_from_env("CGROUP_REAPER_LOG")
         .unwrap_or_else(|_| EnvFilter::new(format!("warn,reaper_userspace={level}")));
-    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false);
+    let builder =
+        tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false);
     // A second call (a test) keeps the first one's logging.
     let started = match format {
         LogFormat::Text => builder.try_init(),
@@ -63,8 +64,8 @@ pub(super) fn print_json(value: &impl Serialize) -> anyhow::Result<()> {
 /// A table without lines, as kubectl and crictl print them.
 pub(super) fn table(header: &[&str], rows: Vec<Vec<String>>) -> String {
     let mut table = comfy_table::Table::new();
-    table.load_preset(comfy_table::presets::NOTHING).set_header(header.to_vec());
+    table.load_style(comfy_table::presets::NOTHING).set_header(header.to_vec());
     table.add_rows(rows);
     let text = table.to_string();
-    text.lines().map(|line| format!("{}\n", line.trim())).collect()
+    text.lines().fold(String::new(), |text, line| text + line.trim() + "\n")
 }

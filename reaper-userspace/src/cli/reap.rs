@@ -130,7 +130,10 @@ fn open_journal(args: &Args, engine: &Engine) -> anyhow::Result<Journal> {
         "nothing is reaped without an audit log; name one with --audit-log (the daemon's is in use while it runs)"
     })?;
     if !open.is_empty() {
-        tracing::warn!(acts = open.len(), "acts of an earlier run are open in the log; the daemon closes them");
+        tracing::warn!(
+            acts = open.len(),
+            "acts of an earlier run are open in the log; the daemon closes them"
+        );
     }
     Ok(journal)
 }

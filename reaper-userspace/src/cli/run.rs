@@ -25,7 +25,12 @@ pub(super) struct Args {
     #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = interval, env = "CGROUP_REAPER_INTERVAL")]
     interval: Duration,
     /// Where to serve /metrics, /livez and /readyz
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9464", env = "CGROUP_REAPER_METRICS_LISTEN")]
+    #[arg(
+        long,
+        value_name = "ADDRESS",
+        default_value = "127.0.0.1:9464",
+        env = "CGROUP_REAPER_METRICS_LISTEN"
+    )]
     metrics_listen: SocketAddr,
     /// Where every act is recorded, before and after
     #[arg(

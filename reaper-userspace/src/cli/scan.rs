@@ -67,7 +67,12 @@ fn text(round: &Round, items: &[Item], all: bool) -> String {
     if all {
         let rows = round.look.live.iter().map(|live| {
             let key = &live.container;
-            vec![key.namespace.to_string(), key.id.to_string(), status(live.status).into(), live.address.clone()]
+            vec![
+                key.namespace.to_string(),
+                key.id.to_string(),
+                status(live.status).into(),
+                live.address.clone(),
+            ]
         });
         text.push_str(&table(&["RUNTIME-NS", "CONTAINER", "TASK", "CONTAINERD"], rows.collect()));
     }

@@ -20,7 +20,7 @@ pub enum Acted {
     /// The steps were carried out; the report says how far.
     Done {
         /// What was done.
-        report: Report,
+        report: Box<Report>,
         /// The result.
         outcome: Outcome,
         /// The outcome could not be recorded: nothing more must be done.
@@ -68,7 +68,7 @@ pub async fn carry_out(
         Ok(report) => {
             let recorded = journal.outcome(clock::stamp(), intent, records::outcome(&report));
             let outcome = report.outcome();
-            Acted::Done { report, outcome, unrecorded: recorded.err() }
+            Acted::Done { report: Box::new(report), outcome, unrecorded: recorded.err() }
         }
         Err(refused) => {
             let veto = veto_of(&refused);

@@ -6,13 +6,13 @@
 use std::sync::Arc;
 
 use super::clock;
+use super::memory::Memory;
 use crate::cgroupfs::Layout;
-use crate::fact::Sighting;
+use crate::fact::{Seen, Sighting};
 use crate::ident::{ContainerKey, LeakId, Lookup};
 use crate::inventory::{History, Inventory, Look};
 use crate::leak::Guard;
 use crate::policy::Policy;
-use crate::state::{Memory, Seen};
 use crate::survey::{self, Survey};
 use crate::time::BootTime;
 use crate::verdict::{Freshness, LeakProof, Verdict, Veto, assess, conclude};

@@ -8,6 +8,7 @@ pub mod clock;
 pub mod engine;
 mod hints;
 mod lock;
+pub mod memory;
 mod records;
 mod report;
 mod schedule;

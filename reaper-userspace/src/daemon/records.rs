@@ -15,7 +15,7 @@ use crate::time::BootTime;
 use crate::verdict::{self, LeakProof, Veto};
 
 /// The program, as in `daemon.start` and every intent.
-pub fn tool(policy: &Policy) -> Tool {
+pub(super) fn tool(policy: &Policy) -> Tool {
     let mode = match policy.mode {
         Mode::Observe => "observe",
         Mode::Enforce => "enforce",
@@ -28,12 +28,12 @@ pub fn tool(policy: &Policy) -> Tool {
 }
 
 /// Who or what set an act off.
-pub const fn trigger(by: Triggered, uid: Option<u32>, rule: Cause) -> Trigger {
+pub(super) const fn trigger(by: Triggered, uid: Option<u32>, rule: Cause) -> Trigger {
     Trigger { by, uid, rule }
 }
 
 /// What is acted on.
-pub fn target(kind: LeakKind, sighting: &Sighting) -> Target {
+pub(super) fn target(kind: LeakKind, sighting: &Sighting) -> Target {
     let roots = sighting.trees.iter().filter_map(|tree| tree.root());
     Target {
         kind,
@@ -52,7 +52,7 @@ fn evidence(evidence: &[verdict::Evidence], at: BootTime) -> Vec<Evidence> {
 }
 
 /// A proven leak.
-pub fn confirmed(proof: &LeakProof, trigger: Trigger, detection: Duration, at: BootTime) -> Confirmed {
+pub(super) fn confirmed(proof: &LeakProof, trigger: Trigger, detection: Duration, at: BootTime) -> Confirmed {
     Confirmed {
         trigger,
         target: target(proof.kind(), proof.sighting()),
@@ -62,7 +62,7 @@ pub fn confirmed(proof: &LeakProof, trigger: Trigger, detection: Duration, at: B
 }
 
 /// An act that is about to begin.
-pub fn intent(proof: &LeakProof, policy: &Policy, trigger: Trigger, at: BootTime) -> IntentBody {
+pub(super) fn intent(proof: &LeakProof, policy: &Policy, trigger: Trigger, at: BootTime) -> IntentBody {
     let sighting = proof.sighting();
     IntentBody {
         tool: tool(policy),
@@ -86,13 +86,10 @@ fn frozen(sighting: &Sighting) -> Answer {
 }
 
 /// An act that ended.
-pub fn outcome(report: &Report) -> OutcomeBody {
+pub(super) fn outcome(report: &Report) -> OutcomeBody {
     let outcome = report.outcome();
-    let after = if report.left_over.is_empty() {
-        After::Gone
-    } else {
-        After::Remains { what: remains(report) }
-    };
+    let after =
+        if report.left_over.is_empty() { After::Gone } else { After::Remains { what: remains(report) } };
     let failed: Vec<&str> = report.steps.iter().filter_map(|step| step.error.as_deref()).collect();
     OutcomeBody {
         steps: report.steps.iter().map(step).collect(),
@@ -104,7 +101,7 @@ pub fn outcome(report: &Report) -> OutcomeBody {
 }
 
 /// An act that a guard stopped at the last check, after its intent was recorded.
-pub fn stopped(veto: &Veto) -> OutcomeBody {
+pub(super) fn stopped(veto: &Veto) -> OutcomeBody {
     OutcomeBody {
         steps: vec![],
         after: After::Unknown { reason: "nothing was done".to_owned() },
@@ -115,10 +112,9 @@ pub fn stopped(veto: &Veto) -> OutcomeBody {
 }
 
 fn remains(report: &Report) -> String {
-    let processes = report
-        .remaining
-        .iter()
-        .map(|process| format!("process {} {} ({})", process.process, process.comm.escape_debug(), process.state));
+    let processes = report.remaining.iter().map(|process| {
+        format!("process {} {} ({})", process.process, process.comm.escape_debug(), process.state)
+    });
     report.left_over.iter().cloned().chain(processes).collect::<Vec<_>>().join(", ")
 }
 

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use super::clock;
 use super::engine::{Judged, Round};
+use crate::audit::{AuditError, Outcome};
 use crate::event::{Event, Occurrence};
 use crate::ident::{ContainerKey, Lookup};
 use crate::leak::{LeakKind, LeakState};
-use crate::audit::{AuditError, Outcome};
 use crate::metrics::{AuditOp, KernelEvent, Metrics, ReapOutcome, RequestOutcome, RuntimeMethod};
 use crate::probe::{Loss, Losses};
 use crate::verdict::{Verdict, Veto};
@@ -141,6 +141,10 @@ pub(super) const fn audit_op(error: &AuditError) -> AuditOp {
         | AuditError::Read { .. }
         | AuditError::Broken { .. }
         | AuditError::MoveAside { .. } => AuditOp::Open,
-        _ => AuditOp::Write,
+        AuditError::Sync { .. } => AuditOp::Sync,
+        AuditError::Encode { .. }
+        | AuditError::TooLong { .. }
+        | AuditError::Write { .. }
+        | AuditError::Poisoned { .. } => AuditOp::Write,
     }
 }

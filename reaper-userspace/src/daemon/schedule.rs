@@ -43,7 +43,7 @@ impl Schedule {
 
     /// Something happened.
     pub(super) fn hint(&mut self, now: BootTime) {
-        self.event.get_or_insert(now.after(DEBOUNCE));
+        self.event.get_or_insert_with(|| now.after(DEBOUNCE));
     }
 
     /// A look ended; `ready` is when time alone would change a verdict.
@@ -56,7 +56,8 @@ impl Schedule {
 
     /// When, and why.
     pub(super) fn next(&self) -> (BootTime, Due) {
-        let asked = [self.event.map(|event| event.max(self.not_before)), self.ready].into_iter().flatten().min();
+        let asked =
+            [self.event.map(|event| event.max(self.not_before)), self.ready].into_iter().flatten().min();
         match asked {
             Some(asked) if asked < self.periodic => (asked, Due::Asked),
             Some(_) | None => (self.periodic, Due::Periodic),
@@ -73,14 +74,15 @@ mod tests {
     }
 
     fn looked(took: u64, ready: Option<BootTime>) -> Schedule {
-        let mut schedule = Schedule::new(Duration::from_secs(60), at(0));
-        schedule.looked(at(1000 - took), at(1000), ready);
+        let began = at(1000_u64.saturating_sub(took));
+        let mut schedule = Schedule::new(Duration::from_mins(1), at(0));
+        schedule.looked(began, at(1000), ready);
         schedule
     }
 
     #[test]
     fn the_first_look_is_due_at_once_and_then_every_interval() {
-        let schedule = Schedule::new(Duration::from_secs(60), at(5));
+        let schedule = Schedule::new(Duration::from_mins(1), at(5));
         assert_eq!(schedule.next(), (at(5), Due::Periodic));
         assert_eq!(looked(10, None).next(), (at(61_000), Due::Periodic));
     }

@@ -21,12 +21,13 @@ use super::report;
 use super::schedule::{Due, Schedule};
 use super::sweep::{Reaping, Tally};
 use crate::admin::{Admin, Health};
+use crate::cgroupfs::CgroupDir;
 use crate::ident::{CgroupRef, Lookup};
 use crate::metrics::{BuildInfo, Component, Metrics, ResyncTrigger, Word as _};
 use crate::time::BootTime;
 
 /// The main loop turns at least this often, or the daemon counts as stuck.
-const HEARTBEAT_LIMIT: Duration = Duration::from_secs(120);
+const HEARTBEAT_LIMIT: Duration = Duration::from_mins(2);
 /// The main loop wakes up this often at least, so that a long interval is no long silence.
 const LONGEST_SLEEP: Duration = Duration::from_secs(30);
 
@@ -86,7 +87,7 @@ pub async fn run(engine: Engine, settings: Settings) -> anyhow::Result<()> {
     let work = async {
         let result = service.turn(&mut ends).await;
         // The server may have ended by itself; then nobody listens.
-        drop(stop.send(()));
+        let _nobody_listens = stop.send(()).is_err();
         result
     };
     let (served, worked) = tokio::join!(serve, work);
@@ -283,7 +284,8 @@ fn wanted(engine: &Engine, round: &Round) -> BTreeSet<CgroupRef> {
     let mut cgroups: BTreeSet<CgroupRef> = engine.seen().iter().flat_map(|seen| seen.roots.clone()).collect();
     let parents: BTreeSet<_> = engine.seen().iter().filter_map(|seen| seen.cgroup.parent()).collect();
     for parent in parents.iter().filter(|parent| !parent.is_root()) {
-        let opened = layout.hierarchies().iter().filter_map(|mount| mount.open(parent).found().map(|dir| dir.cgroup()));
+        let opened =
+            layout.hierarchies().iter().filter_map(|mount| mount.open(parent).found().map(CgroupDir::cgroup));
         cgroups.extend(opened);
     }
     for tree in round.judged.iter().flat_map(|judged| &judged.sighting.trees) {

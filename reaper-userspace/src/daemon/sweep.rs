@@ -73,7 +73,8 @@ impl Reaping {
         locked: bool,
         metrics: Metrics,
     ) -> anyhow::Result<Self> {
-        let paused = (!locked).then(|| "another cgroup-reaper holds the lock, this one only observes".to_owned());
+        let paused =
+            (!locked).then(|| "another cgroup-reaper holds the lock, this one only observes".to_owned());
         if let Some(reason) = &paused {
             tracing::warn!("{reason}");
         }
@@ -107,7 +108,12 @@ impl Reaping {
         let layout = engine.layout();
         for intent in open {
             let after = what_is_left(&intent, engine.boot(), &layout);
-            tracing::warn!(leak = intent.leak, txn = intent.txn, ?after, "closing an act that was interrupted");
+            tracing::warn!(
+                leak = intent.leak,
+                txn = intent.txn,
+                ?after,
+                "closing an act that was interrupted"
+            );
             journal.recovered(clock::stamp(), intent, RecoveredBody { after })?;
             self.metrics.audit.records.inc(RecordType::ReapRecovered);
         }
@@ -187,7 +193,9 @@ impl Reaping {
 
     fn count_vetoes(&self, judged: &Judged) {
         if let Verdict::Held { vetoes, .. } = &judged.verdict {
-            vetoes.iter().for_each(|veto| self.metrics.leak.vetoes.inc(veto.guard));
+            for veto in vetoes {
+                self.metrics.leak.vetoes.inc(veto.guard);
+            }
         }
     }
 
@@ -228,7 +236,8 @@ impl Reaping {
 
     /// Containers whose cgroup is gone, or in use again.
     fn forget(&mut self, round: &Round) {
-        let present = |key: &ContainerKey| round.judged.iter().any(|judged| judged.sighting.container == *key);
+        let present =
+            |key: &ContainerKey| round.judged.iter().any(|judged| judged.sighting.container == *key);
         let gone: Vec<ContainerKey> = self.states.keys().filter(|key| !present(key)).cloned().collect();
         for key in gone {
             let Some((kind, state)) = self.states.remove(&key) else { continue };
@@ -302,7 +311,8 @@ impl Reaping {
         }
         self.tally.failed = self.tally.failed.saturating_add(1);
         let tries = self.stuck.get(&key).map_or(0, |stuck| stuck.tries);
-        let wait = FIRST_RETRY.saturating_mul(1_u32.checked_shl(tries).unwrap_or(u32::MAX)).min(LONGEST_RETRY);
+        let wait =
+            FIRST_RETRY.saturating_mul(1_u32.checked_shl(tries).unwrap_or(u32::MAX)).min(LONGEST_RETRY);
         let stuck = Stuck { tries: tries.saturating_add(1), until: clock::boot().after(wait) };
         tracing::warn!(container.id = %key, ?wait, tries = stuck.tries, "stuck, trying again later");
         self.stuck.insert(key, stuck);

@@ -149,10 +149,10 @@ labels! {
         Startup = "startup",
         /// The clock.
         Periodic = "periodic",
+        /// A kernel event, or a suspect that became old enough.
+        Event = "event",
         /// Lost events.
         LostEvents = "lost_events",
-        /// containerd came back.
-        RuntimeReconnect = "runtime_reconnect",
         /// A person.
         Operator = "operator",
     }

@@ -10,7 +10,7 @@ use rustix::fs::{CWD, Mode, OFlags, fsync, openat, renameat};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
-use crate::ident::{CgroupPath, CgroupRef, ContainerId, ContainerKey};
+use crate::fact::Seen;
 use crate::inventory::Inventory;
 use crate::kernel::{ReadError, read_path};
 
@@ -18,19 +18,6 @@ use crate::kernel::{ReadError, read_path};
 const LIMIT: u64 = 32 << 20;
 const FILE: &str = "state.json";
 const NEW: &str = "state.json.new";
-
-/// A cgroup that was seen while a bundle or record named it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Seen {
-    /// The container.
-    pub container: ContainerKey,
-    /// The path that was named.
-    pub cgroup: CgroupPath,
-    /// The cgroups found there, one a hierarchy.
-    pub roots: Vec<CgroupRef>,
-    /// The group whose shim serves it, where known.
-    pub group: Option<ContainerId>,
-}
 
 /// Everything that is remembered.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
