@@ -1,6 +1,7 @@
 //! Developer commands: `cargo xtask help` lists them. One file each.
 
 mod build;
+mod cargo;
 mod check;
 mod demo;
 mod lint;
@@ -40,6 +41,6 @@ fn main() -> anyhow::Result<()> {
         Command::Demo(args) => demo::run(&args),
         Command::Test(args) => test::run(&args),
         Command::Lint => lint::run(),
-        Command::Check(check) => check::run(&check),
+        Command::Check(check) => check::run(check),
     }
 }
