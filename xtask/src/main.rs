@@ -8,6 +8,8 @@ mod lint;
 mod setup;
 mod test;
 
+use std::process::ExitCode;
+
 use clap::{Parser, Subcommand};
 
 #[derive(Debug, Parser)]
@@ -34,13 +36,15 @@ enum Command {
     Check(check::Check),
 }
 
-fn main() -> anyhow::Result<()> {
+fn main() -> anyhow::Result<ExitCode> {
     match Cli::parse().command {
         Command::Setup => setup::run(),
         Command::Build(args) => build::run(&args),
         Command::Demo(args) => demo::run(&args),
-        Command::Test(args) => test::run(&args),
+        // Its last line is the result, also of a failure.
+        Command::Test(args) => return test::run(&args),
         Command::Lint => lint::run(),
         Command::Check(check) => check::run(check),
     }
+    .map(|()| ExitCode::SUCCESS)
 }
