@@ -2,7 +2,7 @@
 //! before it by SHA-256.
 //!
 //! [`Journal`] appends; an act is framed by [`Journal::intent`], durable before it returns, and
-//! [`Journal::outcome`], which consumes the token that the intent gave. [`verify`] reads a file and finds what is
+//! [`Journal::outcome`], which consumes the token that the intent gave. [`verify()`] reads a file and finds what is
 //! missing or altered. This module records; it knows neither verdicts nor steps beyond their words, and it is not
 //! the debug log.
 //!
