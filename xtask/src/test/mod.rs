@@ -31,6 +31,8 @@ struct Run {
     groups: Vec<(Group, Tally)>,
     /// Stages that failed by themselves: no test stands for them in a tally.
     broken: Vec<String>,
+    /// Stages with tests that failed, each of which is in a tally.
+    failed: Vec<String>,
     times: Vec<(String, Duration)>,
 }
 
@@ -61,10 +63,9 @@ impl Run {
         match outcome {
             Ok(tally) => {
                 self.groups.push((stage.group, tally));
-                // The failed tests are counted already.
-                if tally.failed == 0
-                    && let Some(why) = tally.why_not_whole()
-                {
+                if tally.failed > 0 {
+                    self.failed.push(stage.name.to_owned());
+                } else if let Some(why) = tally.why_not_whole() {
                     self.broke(stage.name, &anyhow::anyhow!("{why}"));
                 }
             }
@@ -93,7 +94,8 @@ impl Run {
     fn close(&self) -> ExitCode {
         println!("\n=== summary");
         for (name, took) in &self.times {
-            let mark = if self.broken.contains(name) { "  FAILED" } else { "" };
+            let failed = self.broken.contains(name) || self.failed.contains(name);
+            let mark = if failed { "  FAILED" } else { "" };
             println!("{:>7.1} s  {name}{mark}", took.as_secs_f64());
         }
         let count = |wanted| self.sum(|group| group == wanted).run();
