@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
@@ -12,6 +12,8 @@ use rustix::io::Errno;
 use crate::process::{Incarnation, is_gone, members};
 use crate::wait::wait_until;
 
+/// How the names of all fixtures and tests begin.
+const PREFIX: &str = "reaper-";
 const REMOVAL: Duration = Duration::from_secs(10);
 
 /// A hierarchy and where it is mounted.
@@ -122,11 +124,7 @@ impl Cgroups {
     pub fn enter(&self, path: &str, processes: &BTreeSet<Incarnation>) -> Result<()> {
         for hierarchy in &self.hierarchies {
             let dir = hierarchy.dir(path);
-            fs::create_dir_all(&dir).with_context(|| format!("mkdir {}", dir.display()))?;
-            // A v1 cpuset takes no member before it has processors and memory of its own.
-            for file in ["cpuset.cpus", "cpuset.mems"] {
-                inherit(&dir, file)?;
-            }
+            make_below(&hierarchy.root, path)?;
             for process in processes {
                 let procs = dir.join("cgroup.procs");
                 fs::write(&procs, process.pid.to_string())
@@ -173,21 +171,39 @@ impl Inventory {
         Ok(Self { dirs: cgroups.tree("/")?.into_iter().collect() })
     }
 
-    /// Directories of this inventory that a later one lacks, those made by other fixtures left out: these come
-    /// and go on a machine where several tests run.
-    pub fn missing_from(&self, later: &Self) -> Vec<PathBuf> {
-        self.dirs.difference(&later.dirs).filter(|dir| !made_by_fixtures(dir)).cloned().collect()
+    /// Directories of this inventory that another lacks: with a later one what vanished, with an earlier one
+    /// what is new. Those of fixtures are left out: they come and go on a machine where several tests run.
+    pub fn missing_from(&self, other: &Self) -> Vec<PathBuf> {
+        self.dirs.difference(&other.dirs).filter(|dir| !made_by_fixtures(dir)).cloned().collect()
     }
 
-    /// Directories whose path has the text as a component.
-    pub fn naming(&self, component: &str) -> Vec<PathBuf> {
-        let named = |dir: &&PathBuf| dir.components().any(|part| part.as_os_str() == component);
+    /// Directories with a component that begins with the text.
+    pub fn naming(&self, prefix: &str) -> Vec<PathBuf> {
+        let begins = |part: Component<'_>| part.as_os_str().to_string_lossy().starts_with(prefix);
+        let named = |dir: &&PathBuf| dir.components().any(begins);
         self.dirs.iter().filter(named).cloned().collect()
     }
 }
 
+/// Makes a cgroup and its ancestors.
+fn make_below(root: &Path, path: &str) -> Result<()> {
+    let mut dir = root.to_owned();
+    for name in path.split('/').filter(|name| !name.is_empty()) {
+        dir.push(name);
+        match fs::create_dir(&dir) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => continue,
+            made => made.with_context(|| format!("mkdir {}", dir.display()))?,
+        }
+        // A v1 cpuset takes no member before it has processors and memory of its own.
+        for file in ["cpuset.cpus", "cpuset.mems"] {
+            inherit(&dir, file)?;
+        }
+    }
+    Ok(())
+}
+
 fn made_by_fixtures(dir: &Path) -> bool {
-    dir.components().any(|part| part.as_os_str().to_string_lossy().starts_with("reaper-"))
+    dir.components().any(|part| part.as_os_str().to_string_lossy().starts_with(PREFIX))
 }
 
 fn parse_mount(line: &str) -> Option<(String, MountedHierarchy)> {

@@ -78,9 +78,21 @@ impl Containerd {
         Ok(started)
     }
 
+    /// Name and version, as in `containerd 1.6.20`.
+    pub fn version(&self) -> Result<String> {
+        let said = run(self.node.command("containerd").arg("--version"), CALL)?;
+        let said = said.expect_success("containerd --version")?;
+        Ok(format!("containerd {}", said.split_whitespace().nth(2).unwrap_or("of unknown version")))
+    }
+
     /// The node it runs on.
     pub const fn node(&self) -> &Node {
         &self.node
+    }
+
+    /// Keeps the node's directory (logs, records) after the drop.
+    pub fn keep(&mut self) {
+        self.node.keep();
     }
 
     /// Its gRPC address.
@@ -114,8 +126,7 @@ impl Containerd {
             .context("start containerd")?;
         *self.server() = Some(child);
         wait_until("containerd serves", START, || {
-            let ended = self.server().as_mut().map_or(Ok(None), Child::try_wait).context("wait")?;
-            ensure!(ended.is_none(), "containerd ended by itself: {}", self.last_words());
+            ensure!(self.is_running()?, "containerd ended: {}", self.last_words());
             Ok(UnixStream::connect(self.address()).is_ok())
         })?;
         self.ctr(&["version"])?.expect_success("ctr version")?;
@@ -260,6 +271,13 @@ impl Containerd {
         }
         *server = None;
         Ok(())
+    }
+
+    pub(crate) fn is_running(&self) -> Result<bool> {
+        match self.server().as_mut() {
+            Some(child) => Ok(child.try_wait().context("wait for containerd")?.is_none()),
+            None => Ok(false),
+        }
     }
 
     fn last_words(&self) -> String {

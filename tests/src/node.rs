@@ -50,6 +50,14 @@ impl CgroupView {
         Ok(if v2 { Self::V2 } else { Self::V1 })
     }
 
+    /// Whether this machine can show it.
+    pub fn is_available(self) -> Result<bool> {
+        match self {
+            Self::V1 => Ok(Cgroups::mounted()?.hierarchies().iter().any(MountedHierarchy::is_freezer)),
+            Self::V2 => Ok(Self::preferred()? == Self::V2),
+        }
+    }
+
     const fn script(self) -> &'static str {
         match self {
             Self::V1 => "echo ready && exec cat",
@@ -180,10 +188,7 @@ fn layout(view: CgroupView, dir: &Path) -> Result<Layout> {
     let mounted = Cgroups::mounted()?;
     match view {
         CgroupView::V1 => {
-            ensure!(
-                mounted.hierarchies().iter().any(MountedHierarchy::is_freezer),
-                "no v1 freezer hierarchy is mounted: this machine has no v1 view"
-            );
+            ensure!(view.is_available()?, "no v1 freezer is mounted: this machine cannot show cgroup v1");
             Ok(Layout { cgroups: mounted, cgroup_root: PathBuf::from("/sys/fs/cgroup"), own_mount: false })
         }
         CgroupView::V2 => {

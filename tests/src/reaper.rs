@@ -109,10 +109,9 @@ impl Reaper {
         let metrics = free_address()?;
         let log = self.dir.join(format!("reaper-{mode}.log"));
         let output = fs::File::options().create(true).append(true).open(&log).context("open the log")?;
-        let millis = |duration: Duration| format!("{}ms", duration.as_millis());
         let mut command = Command::new(&self.binary);
-        command.args(["run", "--mode", mode, "--grace", &millis(options.grace)]);
-        command.args(["--interval", &millis(options.interval), "--metrics-listen", &metrics.to_string()]);
+        command.args(["run", "--mode", mode, "--grace", &spell(options.grace)]);
+        command.args(["--interval", &spell(options.interval), "--metrics-listen", &metrics.to_string()]);
         command.arg("--audit-log").arg(self.audit_log()).arg("--state-dir").arg(self.dir.join("reaper"));
         let child = command
             .args(&self.flags)
@@ -187,7 +186,36 @@ pub fn read_audit(path: &Path) -> Result<Vec<serde_json::Value>> {
     whole.lines().map(parse).collect()
 }
 
+/// A duration as the flags take it.
+fn spell(duration: Duration) -> String {
+    match duration.subsec_millis() {
+        0 => format!("{}s", duration.as_secs()),
+        _ => format!("{}ms", duration.as_millis()),
+    }
+}
+
 fn free_address() -> Result<SocketAddr> {
     let listener = TcpListener::bind("127.0.0.1:0").context("find a free port")?;
     listener.local_addr().context("find a free port")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_that_is_still_being_written_is_left_out() {
+        let dir = tempfile::tempdir().unwrap();
+        let log = dir.path().join("audit.jsonl");
+        fs::write(&log, "{\"seq\":1}\n{\"seq\":2}\n{\"se").unwrap();
+        assert_eq!(read_audit(&log).unwrap().len(), 2);
+        fs::write(&log, "{\"seq\":1}\n{\"se\n{\"seq\":3}\n").unwrap();
+        assert!(read_audit(&log).is_err(), "a broken record in the middle is none that is being written");
+    }
+
+    #[test]
+    fn durations_are_spelled_for_flags() {
+        assert_eq!(spell(Duration::from_secs(1)), "1s");
+        assert_eq!(spell(Duration::from_millis(1500)), "1500ms");
+    }
 }

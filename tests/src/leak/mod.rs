@@ -157,6 +157,7 @@ impl Containerd {
     /// Waits until nothing of the runtime works for the container any more.
     fn settled(&self, id: &str) -> Result<()> {
         wait_until(&format!("the runtime's own removal of {id}"), SETTLED, || {
+            ensure!(self.is_running()?, "containerd was ended meanwhile");
             Ok(self.runtime_processes(id)?.is_empty())
         })?;
         ensure!(!self.tasks()?.contains_key(id), "containerd still has a task {id}");
