@@ -28,14 +28,18 @@ impl Elsewhere {
         let script = format!("set -e; cd /; {script}");
         let mut command = Command::new("unshare");
         command.args(["-m", "--propagation", "private", "sh", "-c", &script]).env("D", dir.path());
-        let mut elsewhere = Self { child: command.spawn().unwrap(), dir };
+        let elsewhere = Self { child: command.spawn().unwrap(), dir };
+        elsewhere.wait_ready();
+        elsewhere
+    }
+
+    #[track_caller]
+    fn wait_ready(&self) {
         let start = Instant::now();
-        while !elsewhere.path("ready").exists() {
-            assert!(elsewhere.child.try_wait().unwrap().is_none(), "the script failed");
-            assert!(start.elapsed() < Duration::from_secs(10), "the script hangs");
+        while !self.path("ready").exists() {
+            assert!(start.elapsed() < Duration::from_secs(10), "the script failed or hangs");
             std::thread::sleep(Duration::from_millis(2));
         }
-        elsewhere
     }
 
     fn path(&self, below: &str) -> PathBuf {
@@ -149,6 +153,25 @@ fn a_covered_or_replaced_mount_is_not_taken_for_the_one_in_its_place() {
     assert_eq!(elsewhere.mounts(&elsewhere.path("rootfs")), mounts);
     assert_eq!(end(visible).unwrap(), Unmount::Unmounted);
     assert_eq!(end(covered).unwrap(), Unmount::Unmounted);
+}
+
+#[test]
+fn a_mount_that_was_replaced_under_the_same_id_is_left_alone() {
+    let elsewhere = Elsewhere::start(
+        r#"mkdir "$D/rootfs"; mount -t tmpfs first "$D/rootfs"; touch "$D/ready"
+           while [ -e "$D/ready" ]; do sleep 0.01; done
+           umount "$D/rootfs"; mount -t tmpfs second "$D/rootfs"; touch "$D/ready"; exec sleep 1000"#,
+    );
+    let prefix = elsewhere.path("rootfs");
+    let first = elsewhere.mounts(&prefix).remove(0);
+    assert!(first.unique_id.is_some(), "Linux 6.8 and later tell it");
+    fs::remove_file(elsewhere.path("ready")).unwrap();
+    elsewhere.wait_ready();
+    let second = elsewhere.mounts(&prefix).remove(0);
+    // What makes the plain id worthless; it may differ if others mount at the same moment.
+    let same_id = MountFact { mount_id: second.mount_id, ..first };
+    assert_eq!(end(&same_id).unwrap(), Unmount::OtherMount(second.mount_id));
+    assert_eq!(elsewhere.mounts(&prefix), [second]);
 }
 
 #[test]

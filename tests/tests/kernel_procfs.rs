@@ -8,6 +8,8 @@ use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use nix::mount::{MsFlags, mount};
+use nix::sched::{CloneFlags, unshare};
 use reaper_userspace::fact::{ProcessState, RuntimeRole};
 use reaper_userspace::ident::{CgroupPath, Hierarchy, Lookup, ProcessKey, StartTicks, Tgid};
 use reaper_userspace::procfs::{
@@ -16,6 +18,7 @@ use reaper_userspace::procfs::{
 use reaper_userspace::time::BootTime;
 use rustix::fs::{FlockOperation, flock};
 use rustix::process::{Signal, pidfd_send_signal};
+use rustix::thread::CapabilitySet;
 use rustix::time::{ClockId, clock_gettime};
 use tempfile::TempDir;
 
@@ -107,10 +110,10 @@ fn a_program_with_an_odd_name_is_read() {
     let program = dir.path().join("a) Z 1\n(b");
     fs::copy("/bin/sleep", &program).unwrap();
     let process = Process::start(Command::new(&program).arg0("").arg("1000"));
-    eventually("exec is done", || found(read(process.tgid())).comm == "a) Z 1\n(b");
+    eventually("argv is set", || found(read(process.tgid())).argv == ["", "1000"]);
     fs::remove_file(&program).unwrap();
     let fact = found(read(process.tgid()));
-    assert_eq!(fact.argv, ["", "1000"]);
+    assert_eq!(fact.comm, "a) Z 1\n(b");
     assert_eq!(fact.parent.map(Tgid::get), Some(std::process::id()));
     assert_ne!(fact.state, ProcessState::Zombie);
     assert_eq!(fact.exe.unwrap().to_str(), Some(format!("{} (deleted)", program.display()).as_str()));
@@ -155,6 +158,26 @@ fn a_reaped_process_is_not_found_and_a_zombie_is() {
     assert_eq!(alive(key), Lookup::Found(false));
     assert!(PidHandle::open(key).is_not_found());
     assert_eq!(handle.is_attached(), Lookup::Found(false));
+}
+
+#[test]
+fn a_hidden_process_is_not_taken_for_a_missing_one() {
+    let process = Process::sleeper();
+    let key = process.key();
+    // This thread alone gets a /proc that hides what it may not trace, and loses the right to trace.
+    unshare(CloneFlags::CLONE_NEWNS).unwrap();
+    let none = None::<&str>;
+    mount(none, "/", none, MsFlags::MS_REC | MsFlags::MS_PRIVATE, none).unwrap();
+    mount(Some("proc"), "/proc", Some("proc"), MsFlags::empty(), Some("hidepid=invisible,gid=4711")).unwrap();
+    let mut capabilities = rustix::thread::capabilities(None).unwrap();
+    capabilities.effective.remove(CapabilitySet::SYS_PTRACE);
+    rustix::thread::set_capabilities(None, capabilities).unwrap();
+    assert!(!std::path::Path::new(&format!("/proc/{}", key.tgid)).exists(), "it is hidden");
+    let hidden = |reason: &String| reason.contains("hidden");
+    assert!(start_of(key.tgid).unavailable().is_some_and(hidden));
+    assert!(alive(key).unavailable().is_some_and(hidden));
+    assert!(PidHandle::open(key).unavailable().is_some_and(hidden));
+    assert!(all().unwrap_err().to_string().contains("hidden"));
 }
 
 #[test]

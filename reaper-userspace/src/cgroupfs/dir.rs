@@ -9,6 +9,8 @@ use rustix::io::{Errno, retry_on_intr};
 
 use super::error::{CgroupfsError, answer};
 use super::hierarchy::open_beneath;
+#[cfg(doc)]
+use super::layout::LayoutWarning;
 use super::parse::{self, ListError};
 use super::watch::EventsWatch;
 use crate::fact::{Controllers, Freeze};
@@ -60,7 +62,9 @@ impl CgroupDir {
 
     /// Thread groups in exactly this cgroup, in order, without duplicates.
     ///
-    /// `NotFound` if the cgroup is gone; `Unavailable` if it is threaded or has a member outside our PID namespace.
+    /// `NotFound` if the cgroup is gone; `Unavailable` if it is threaded or has a member outside our PID namespace,
+    /// which v2 lists as 0. v1 leaves such members out: see [`LayoutWarning::PidNamespace`].
+    ///
     /// An empty list does not mean unpopulated: tasks may be in children, and a v2 kernel from 7.0 on hides
     /// exiting ones.
     pub fn members(&self) -> Lookup<Vec<Tgid>> {

@@ -18,6 +18,8 @@ const MOUNTINFO_LIMIT: u64 = 64 << 20;
 /// 16 hierarchies with paths of at most 4 KiB each.
 const MEMBERSHIP_LIMIT: u64 = 1 << 20;
 
+const INITIAL_PID_NAMESPACE: &str = "pid:[4026531836]";
+
 /// What kinds of hierarchy are mounted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -41,6 +43,9 @@ pub enum LayoutWarning {
         /// The path that begins with `/..`.
         path: PathBuf,
     },
+    /// Processes of other PID namespaces have no number here: v2 lists them as 0, v1 leaves them out.
+    #[error("not in the initial PID namespace: members of v1 cgroups may be missing")]
+    PidNamespace,
     /// What is mounted is not the whole hierarchy, or is seen from inside a cgroup namespace.
     #[error("{mount:?} shows {root:?} of its hierarchy and not the root")]
     Partial {
@@ -79,6 +84,7 @@ impl Layout {
         let ours = memberships("/proc/self/cgroup")?;
 
         let mut warnings = namespace_warnings(&ours)?;
+        warnings.extend(pid_namespace_warning());
         let mut seen = BTreeSet::new();
         let mut hierarchies = Vec::new();
         for root in roots {
@@ -143,6 +149,13 @@ fn namespace_warnings(ours: &[Membership]) -> Result<Vec<LayoutWarning>, Cgroupf
         .into_iter()
         .filter_map(|(file, path)| path.map(|path| LayoutWarning::Namespaced { file, path }))
         .collect())
+}
+
+/// The initial namespace has a fixed inode number (`linux/proc_ns.h:PROC_PID_INIT_INO`).
+fn pid_namespace_warning() -> Option<LayoutWarning> {
+    let initial =
+        fs::read_link("/proc/self/ns/pid").is_ok_and(|name| name == Path::new(INITIAL_PID_NAMESPACE));
+    (!initial).then_some(LayoutWarning::PidNamespace)
 }
 
 fn at_or_below<'a>(root: &Path, mounts: &'a [MountEntry]) -> Result<Vec<&'a MountEntry>, CgroupfsError> {

@@ -126,8 +126,10 @@ pub struct ShimAnswer {
 /// A mount at or below a bundle's rootfs, in the mount namespace of the containerd that made it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct MountFact {
-    /// Mount id in that namespace.
+    /// Mount id in that namespace; the kernel gives it to the next mount as soon as this one is gone.
     pub mount_id: u32,
+    /// The id that no other mount of this boot gets; `None` before Linux 6.8 and for a covered mount.
+    pub unique_id: Option<u64>,
     /// Mount point in that namespace.
     pub target: PathBuf,
     /// A process in that mount namespace.

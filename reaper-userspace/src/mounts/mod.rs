@@ -1,7 +1,7 @@
 //! Mounts below a directory in the mount namespace of a process, who else still has them, and the unmount.
 //!
 //! [`below`] and [`holders`] read; [`unmount`] is the one effect and only `reap` calls it. A mount is named by its
-//! id, its target and its namespace; a namespace is named by an incarnation of a process in it and held by
+//! ids, its target and its namespace; a namespace is named by an incarnation of a process in it and held by
 //! descriptors while it is used, as its inode number is reused at once.
 //!
 //! # Invariants
@@ -12,6 +12,7 @@
 //! - Nothing here hangs on a dead filesystem: the parts that touch one run on a thread that can be left behind.
 
 mod error;
+mod identity;
 mod namespace;
 mod table;
 mod unmount;

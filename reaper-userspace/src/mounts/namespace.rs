@@ -26,6 +26,7 @@ pub(super) struct Entered {
     process: ProcessKey,
     /// Our own `/proc/PID/task/TID`, held from before: `/proc` of the namespace may be another or missing.
     thread: OwnedFd,
+    root: OwnedFd,
 }
 
 // === impl Namespace ===
@@ -37,13 +38,12 @@ impl Namespace {
     ) -> Result<Self, MountsError> {
         let dir = process_dir(process)?;
         let mounts = open_at(dir.as_fd(), "ns/mnt", OFlags::RDONLY, process)?;
-        let root = open_at(dir.as_fd(), "root", OFlags::PATH | OFlags::DIRECTORY, process)?;
+        let root = open_root(dir.as_fd(), process)?;
         verify(process, start_of)?;
         Ok(Self { process, mounts, root })
     }
 
-    /// Moves the calling thread, for good, into the namespace and to the process's root directory, as the targets
-    /// in its mount table are relative to that.
+    /// Moves the calling thread, for good, into the namespace and to the process's root directory.
     pub(super) fn enter(self) -> Result<Entered, MountsError> {
         let process = self.process;
         let failed = |source| MountsError::Enter { process, source };
@@ -54,13 +54,18 @@ impl Namespace {
             .map_err(|errno| failed(Errno::from_io_error(&errno.into()).unwrap_or(Errno::IO)))?;
         move_into_link_name_space(self.mounts.as_fd(), Some(LinkNameSpaceType::Mount)).map_err(failed)?;
         fchdir(&self.root).and_then(|()| chroot(".")).map_err(failed)?;
-        Ok(Entered { process, thread })
+        Ok(Entered { process, thread, root: self.root })
     }
 }
 
 // === impl Entered ===
 
 impl Entered {
+    /// The root directory that the thread now has.
+    pub(super) fn root(&self) -> BorrowedFd<'_> {
+        self.root.as_fd()
+    }
+
     pub(super) fn table(&self) -> Result<Table, MountsError> {
         Table::read(self.thread.as_fd(), self.process)
     }
@@ -70,6 +75,11 @@ impl Entered {
 pub(super) fn process_dir(process: ProcessKey) -> Result<OwnedFd, MountsError> {
     let flags = OFlags::PATH | OFlags::DIRECTORY;
     open_at(CWD, &format!("/proc/{}", process.tgid), flags, process)
+}
+
+/// The root directory of the process: targets in its mount table are relative to it.
+pub(super) fn open_root(dir: BorrowedFd<'_>, process: ProcessKey) -> Result<OwnedFd, MountsError> {
+    open_at(dir, "root", OFlags::PATH | OFlags::DIRECTORY, process)
 }
 
 fn open_at(

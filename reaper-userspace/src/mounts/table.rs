@@ -10,7 +10,8 @@ use rustix::io::Errno;
 use serde::Serialize;
 
 use super::error::MountsError;
-use super::namespace::{process_dir, verify};
+use super::identity::{unique_id, visible_id};
+use super::namespace::{open_root, process_dir, verify};
 use crate::fact::{MountFact, ProcessFact};
 use crate::ident::{Lookup, ProcessKey, StartTicks, Tgid};
 use crate::kernel::{MountEntry, chain, parse_mountinfo, read_at};
@@ -75,10 +76,25 @@ fn read_below(
 ) -> Result<Vec<MountFact>, MountsError> {
     absolute(prefix)?;
     let dir = process_dir(namespace_of)?;
+    let root = open_root(dir.as_fd(), namespace_of)?;
     let table = Table::read(dir.as_fd(), namespace_of)?;
     verify(namespace_of, start_of)?;
-    let fact = |mount: MountEntry| MountFact { mount_id: mount.mount_id, target: mount.target, namespace_of };
+    let fact = |mount: MountEntry| MountFact {
+        mount_id: mount.mount_id,
+        unique_id: unique_id_of(root.as_fd(), &mount),
+        target: mount.target,
+        namespace_of,
+    };
     Ok(table.below(prefix).into_iter().map(fact).collect())
+}
+
+/// Best effort: without it the unmount still checks the plain id.
+fn unique_id_of(root: BorrowedFd<'_>, mount: &MountEntry) -> Option<u64> {
+    let visible = visible_id(root, &mount.target).ok()?;
+    if visible != Some(mount.mount_id) {
+        return None;
+    }
+    unique_id(root, &mount.target).ok()?
 }
 
 /// Who still has a mount: a hint for people, never a proof.

@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 use std::thread;
 
 use rustix::event::PollFlags;
-use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
 use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
 use rustix::pipe::{PipeFlags, pipe_with};
 
 use super::error::MountsError;
+use super::identity::{unique_id, visible_id};
 use super::namespace::{Entered, Namespace};
 use super::table::absolute;
 use crate::fact::MountFact;
@@ -25,15 +25,17 @@ pub enum Unmount {
     Unmounted,
     /// Nothing is mounted at its target any more.
     AlreadyGone,
-    /// Another mount, with this id, is at its target or covers it, and was left alone.
+    /// Another mount is at its target or covers it, and was left alone. Its id in the mount table, which can be the
+    /// one that the lost mount had.
     OtherMount(u32),
 }
 
 /// Unmounts exactly this mount, not lazily; innermost mounts first is the caller's order.
 ///
-/// [`MountsError::is_busy`] while something uses it. The kernel reuses mount ids, so the id tells a replaced mount
-/// only while both exist or another took the number; the caller's proof that the bundle is dead covers the rest.
-/// At the deadline the thread at work is left behind, named in the error.
+/// [`MountsError::is_busy`] while something uses it. `umount2` is by path, so between the check and the unmount the
+/// target can change hands; before Linux 6.8 also a replacement with the same reused id is not noticed. The
+/// caller's proof that the bundle is dead has to cover that. At the deadline the thread at work is left behind,
+/// named in the error.
 pub fn unmount(
     mount: &MountFact,
     start_of: &dyn Fn(Tgid) -> Lookup<StartTicks>,
@@ -41,9 +43,9 @@ pub fn unmount(
 ) -> Result<Unmount, MountsError> {
     absolute(&mount.target)?;
     let namespace = Namespace::open(mount.namespace_of, start_of)?;
-    let (target, id) = (mount.target.clone(), mount.mount_id);
-    let work = move || unmount_in(&namespace.enter()?, &target, id);
-    on_disposable_thread(format!("umount-{id}"), &mount.target, deadline, work)
+    let wanted = mount.clone();
+    let work = move || unmount_in(&namespace.enter()?, &wanted);
+    on_disposable_thread(format!("umount-{}", mount.mount_id), &mount.target, deadline, work)
 }
 
 /// Runs the work on a thread of its own: it changes its thread's namespace for good, and it may never return.
@@ -71,44 +73,31 @@ fn on_disposable_thread(
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "the unmount that reap plans, of the mount with this id")]
-fn unmount_in(namespace: &Entered, target: &Path, id: u32) -> Result<Unmount, MountsError> {
-    match namespace.table()?.at(target).last() {
-        None => return Ok(Unmount::AlreadyGone),
-        Some(visible) if *visible != id => return Ok(Unmount::OtherMount(*visible)),
-        Some(_) => {}
-    }
+#[expect(clippy::disallowed_methods, reason = "the unmount that reap plans, of the mount with these ids")]
+fn unmount_in(namespace: &Entered, mount: &MountFact) -> Result<Unmount, MountsError> {
+    let target = mount.target.as_path();
     let failed = |source| MountsError::Unmount { target: target.to_owned(), source };
-    if let Some(visible) = visible_mount(target).map_err(failed)?
-        && visible != id
-    {
+    let Some(visible) = namespace.table()?.at(target).last().copied() else {
+        return Ok(Unmount::AlreadyGone);
+    };
+    if visible != mount.mount_id || !leads_to(namespace, mount).map_err(failed)? {
         return Ok(Unmount::OtherMount(visible));
     }
     match rustix::mount::unmount(target, UnmountFlags::NOFOLLOW) {
         Ok(()) => Ok(Unmount::Unmounted),
-        Err(source @ (Errno::INVAL | Errno::NOENT)) => {
-            if namespace.table()?.at(target).contains(&id) {
-                Err(failed(source))
-            } else {
-                Ok(Unmount::AlreadyGone)
-            }
+        Err(Errno::INVAL | Errno::NOENT) if !namespace.table()?.at(target).contains(&visible) => {
+            Ok(Unmount::AlreadyGone)
         }
         Err(source) => Err(failed(source)),
     }
 }
 
-/// Which mount the path leads to, without asking its filesystem; `None` before Linux 5.8, and for a path that does
-/// not lead anywhere.
-fn visible_mount(target: &Path) -> Result<Option<u32>, Errno> {
-    let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT | AtFlags::STATX_DONT_SYNC;
-    match statx(CWD, target, flags, StatxFlags::MNT_ID) {
-        Ok(found) => {
-            let told = StatxFlags::from_bits_retain(found.stx_mask).contains(StatxFlags::MNT_ID);
-            Ok(told.then(|| u32::try_from(found.stx_mnt_id).unwrap_or(u32::MAX)))
-        }
-        Err(Errno::NOENT) => Ok(None),
-        Err(errno) => Err(errno),
-    }
+/// Whether the path leads to the mount, as far as the kernel can tell.
+fn leads_to(namespace: &Entered, mount: &MountFact) -> Result<bool, Errno> {
+    let visible = visible_id(namespace.root(), &mount.target)?;
+    let unique = unique_id(namespace.root(), &mount.target)?;
+    Ok(visible.is_none_or(|id| id == mount.mount_id)
+        && (mount.unique_id.is_none() || unique == mount.unique_id))
 }
 
 #[cfg(test)]

@@ -58,20 +58,22 @@ impl ProcDir {
         }
     }
 
-    /// ENOENT and ESRCH are said for a reaped process and for a missing feature: the file that every process has
-    /// decides.
+    /// ENOENT and ESRCH are said for a reaped process, for a missing feature, and with `hidepid` for a process that
+    /// we may not look into (`fs/proc/base.c:proc_pid_permission`): the file that every process has tells the
+    /// second, `pidfd_open` the third.
     fn explain(&self, file: &'static str, source: ReadError) -> ProcfsError {
         let absent = |errno| matches!(errno, Errno::NOENT | Errno::SRCH);
         if source.errno().is_some_and(absent)
             && statat(&self.fd, "stat", AtFlags::SYMLINK_NOFOLLOW).is_err_and(absent)
         {
-            return ProcfsError::Absent { tgid: self.tgid };
+            return absence(self.tgid);
         }
         ProcfsError::Read { file, tgid: self.tgid, source }
     }
 }
 
-/// Asks a second source whether a number without a `/proc` entry really is no process.
+/// Asks a second source whether a number without a `/proc` entry really is no process. A number that was reused
+/// this very moment gives no answer.
 fn absence(tgid: Tgid) -> ProcfsError {
     match pidfd(tgid) {
         Err(Errno::SRCH) => ProcfsError::Absent { tgid },

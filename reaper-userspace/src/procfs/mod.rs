@@ -7,8 +7,8 @@
 //! # Invariants
 //! - A number is never taken for a process: whatever is read of one process is read below one held `/proc/PID`
 //!   directory, which fails with ENOENT or ESRCH once that process has been reaped (`fs/proc/base.c`).
-//! - "No such process" needs `pidfd_open` to say ESRCH as well: with `hidepid` a missing `/proc/PID` may only mean
-//!   that we may not see it.
+//! - "No such process" needs `pidfd_open` to say ESRCH as well: with `hidepid`, ENOENT below `/proc/PID` may only
+//!   mean that we may not look.
 //! - What a process says about itself (`comm`, argv) is bounded, decoded lossily and only a hint.
 
 mod ancestry;

@@ -31,6 +31,9 @@ pub fn read(tgid: Tgid) -> Lookup<ProcessFact> {
 
 /// Every process that `/proc` lists, in order of number; those that end meanwhile are left out.
 ///
+/// A process in the middle of an exec has no argument vector for a moment (`fs/binfmt_elf.c` sets it last): one look
+/// can miss what the next one sees.
+///
 /// Fails if one that did not end cannot be read, or if processes are hidden: a part of the processes is no list.
 pub fn all() -> Result<Vec<ProcessFact>, ProcfsError> {
     let mut tgids = numbers(Path::new("/proc"))?;
