@@ -18,9 +18,10 @@ mod ring;
 
 use std::fmt;
 use std::future::poll_fn;
+use std::io;
 
 use aya::Ebpf;
-use aya::maps::{HashMap, MapData, PerCpuArray};
+use aya::maps::{HashMap, MapData, MapError, PerCpuArray};
 use reaper_ebpf::abi::{CgroupKey, TRACKED_MARK, WATCH_ROOT, WatchEntry, cgroup_key, name};
 
 use crate::event::Event;
@@ -142,9 +143,10 @@ const fn key(cgroup: CgroupRef) -> CgroupKey {
     cgroup_key(cgroup.hierarchy.0, cgroup.id.0)
 }
 
-fn ignore_missing(removed: Result<(), aya::maps::MapError>) -> Result<(), aya::maps::MapError> {
+/// `bpf_map_delete_elem` says ENOENT for a key that is not there.
+fn ignore_missing(removed: Result<(), MapError>) -> Result<(), MapError> {
     match removed {
-        Err(aya::maps::MapError::KeyNotFound) => Ok(()),
+        Err(MapError::SyscallError(error)) if error.io_error.kind() == io::ErrorKind::NotFound => Ok(()),
         other => other,
     }
 }

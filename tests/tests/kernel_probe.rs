@@ -1,0 +1,319 @@
+//! The probes on the running kernel: what is reported, in which order, and what is not.
+#![cfg(test)]
+#![expect(clippy::disallowed_methods, reason = "the tests make and remove what is observed")]
+
+#[path = "kernel_probe/bench.rs"]
+mod bench;
+
+use std::time::Duration;
+
+use bench::{Cgroup, Hier, Process, attached, key_of, until};
+use reaper_userspace::event::{Event, Occurrence};
+use reaper_userspace::ident::CgroupRef;
+use reaper_userspace::probe::{Loss, Probe, ProbeError};
+
+/// What happened to one cgroup, as words.
+fn life(events: &[Event], wanted: CgroupRef) -> Vec<&'static str> {
+    let word = |event: &Event| {
+        let (cgroup, word) = match event.what {
+            Occurrence::CgroupMade { cgroup, .. } => (cgroup, "made"),
+            Occurrence::CgroupRemoved { cgroup, .. } => (cgroup, "removed"),
+            Occurrence::CgroupPopulated { cgroup, populated: true } => (cgroup, "populated"),
+            Occurrence::CgroupPopulated { cgroup, populated: false } => (cgroup, "empty"),
+            Occurrence::CgroupFrozen { cgroup, frozen: true } => (cgroup, "frozen"),
+            Occurrence::CgroupFrozen { cgroup, frozen: false } => (cgroup, "thawed"),
+            Occurrence::Forked { .. } | Occurrence::Execed { .. } | Occurrence::Exited { .. } => return None,
+        };
+        (cgroup == wanted).then_some(word)
+    };
+    events.iter().filter_map(word).collect()
+}
+
+/// Whether an event is about this process number in any role.
+fn concerns(event: &Event, pid: u32) -> bool {
+    match event.what {
+        Occurrence::Forked { creator, child, .. } => creator.tgid.get() == pid || child.tgid.get() == pid,
+        Occurrence::Execed { process, .. } | Occurrence::Exited { process, .. } => process.tgid.get() == pid,
+        Occurrence::CgroupMade { .. }
+        | Occurrence::CgroupRemoved { .. }
+        | Occurrence::CgroupPopulated { .. }
+        | Occurrence::CgroupFrozen { .. } => false,
+    }
+}
+
+/// What was reported about this process number.
+fn about(events: &[Event], pid: u32) -> Vec<Occurrence> {
+    events.iter().filter(|event| concerns(event, pid)).map(|event| event.what).collect()
+}
+
+fn exited(events: &[Event], pid: u32) -> bool {
+    events.iter().any(|e| concerns(e, pid) && matches!(e.what, Occurrence::Exited { .. }))
+}
+
+async fn is_born_filled_emptied_and_removed_in_this_order(hierarchy: &Hier, name: &str) {
+    let root = Cgroup::make(hierarchy, name);
+    let mut probe = attached();
+    probe.track(root.id()).unwrap();
+    let child = root.child("child");
+    let id = child.id();
+    let sleeper = Process::sleeper();
+    child.add(&sleeper);
+    drop(sleeper);
+    drop(child);
+
+    let events = until(&mut probe, |events| life(events, id).contains(&"removed")).await;
+    assert_eq!(life(&events, id), ["made", "populated", "empty", "removed"]);
+    assert_eq!(life(&events, root.id()), ["populated", "empty"]);
+    let maker = events.iter().find_map(|event| {
+        let Occurrence::CgroupMade { cgroup, parent, level, maker } = event.what else { return None };
+        (cgroup == id).then_some((parent, level, maker.tgid.unwrap().get()))
+    });
+    assert_eq!(maker, Some((root.id().id, 2, std::process::id())));
+    assert!(events.is_sorted_by_key(|event| event.at), "batches are in order of time");
+}
+
+#[tokio::test]
+async fn the_life_of_a_v2_cgroup_is_reported_in_order() {
+    is_born_filled_emptied_and_removed_in_this_order(&Hier::v2(), "life2").await;
+}
+
+#[tokio::test]
+async fn the_life_of_a_v1_cgroup_is_reported_in_order() {
+    let v1 = Hier::v1();
+    assert_ne!(v1.id, 0);
+    is_born_filled_emptied_and_removed_in_this_order(&v1, "life1").await;
+}
+
+#[tokio::test]
+async fn freezing_and_thawing_a_v2_cgroup_is_reported() {
+    let root = Cgroup::make(&Hier::v2(), "freeze");
+    let mut probe = attached();
+    let sleeper = Process::sleeper();
+    root.add(&sleeper);
+    probe.track(root.id()).unwrap();
+    root.write("cgroup.freeze", "1");
+    let mut events = until(&mut probe, |events| life(events, root.id()).contains(&"frozen")).await;
+    root.write("cgroup.freeze", "0");
+    events.extend(until(&mut probe, |events| life(events, root.id()).contains(&"thawed")).await);
+    assert_eq!(life(&events, root.id()), ["frozen", "thawed"]);
+}
+
+#[tokio::test]
+async fn grandchildren_of_a_tracked_cgroup_are_tracked() {
+    let root = Cgroup::make(&Hier::v2(), "deep");
+    let mut probe = attached();
+    probe.track(root.id()).unwrap();
+    let child = root.child("a");
+    let grandchild = child.child("b");
+    let (top, leaf) = (child.id(), grandchild.id());
+    let great = grandchild.child("c");
+    let deepest = great.id();
+    drop((great, grandchild, child));
+    let events = until(&mut probe, |events| life(events, top).contains(&"removed")).await;
+    for id in [deepest, leaf, top] {
+        assert_eq!(life(&events, id), ["made", "removed"]);
+    }
+}
+
+#[tokio::test]
+async fn cgroups_that_are_not_below_a_tracked_one_give_nothing() {
+    let (tracked, other) = (Cgroup::make(&Hier::v2(), "mine"), Cgroup::make(&Hier::v2(), "other"));
+    let mut probe = attached();
+    probe.track(tracked.id()).unwrap();
+    let stranger = other.child("child");
+    let stranger_id = stranger.id();
+    let sleeper = Process::sleeper();
+    stranger.add(&sleeper);
+    drop((sleeper, stranger));
+
+    let forgotten = tracked.child("forgotten");
+    let forgotten_id = forgotten.id();
+    probe.untrack(forgotten_id).unwrap();
+    probe.untrack(forgotten_id).unwrap();
+    drop(forgotten);
+
+    let last = tracked.child("last").id();
+    let events = until(&mut probe, |events| life(events, last).contains(&"removed")).await;
+    assert_eq!(life(&events, forgotten_id), ["made"]);
+    let nothing: [&str; 0] = [];
+    assert_eq!(life(&events, stranger_id), nothing);
+    assert_eq!(life(&events, other.id()), nothing);
+}
+
+#[tokio::test]
+async fn the_same_id_in_another_hierarchy_is_another_cgroup() {
+    let root = Cgroup::make(&Hier::v2(), "alias");
+    let mut probe = attached();
+    let elsewhere = CgroupRef { hierarchy: Hier::v1().hierarchy(), id: root.id().id };
+    probe.track(elsewhere).unwrap();
+    let child = root.child("child").id();
+    probe.track(root.id()).unwrap();
+    let last = root.child("last").id();
+    let events = until(&mut probe, |events| life(events, last).contains(&"removed")).await;
+    assert_eq!(life(&events, child), [""; 0]);
+}
+
+#[tokio::test]
+async fn the_processes_of_a_watched_one_are_reported_with_their_true_start() {
+    let mut probe = attached();
+    let mut shell = Process::shell("read go; sleep 60 & echo $!; read go; kill $!; wait; exit 3");
+    let key = shell.key();
+    probe.watch(key).unwrap();
+    shell.say("go");
+    let child = key_of(shell.hear().parse().unwrap());
+    bench::wait_for_name(child.tgid.get(), "sleep");
+    shell.say("go");
+
+    let pid = key.tgid.get();
+    let events = until(&mut probe, |events| exited(events, pid)).await;
+    let family: Vec<_> =
+        events.iter().filter(|e| concerns(e, pid) || concerns(e, child.tgid.get())).map(|e| e.what).collect();
+    let [fork, exec, child_end, end] = family.as_slice() else { panic!("{family:?}") };
+    assert!(
+        matches!(fork, Occurrence::Forked { creator, child: made, .. } if *creator == key && *made == child)
+    );
+    assert!(
+        matches!(exec, Occurrence::Execed { process, comm } if *process == child && comm.as_bytes() == b"sleep")
+    );
+    assert!(matches!(child_end, Occurrence::Exited { process, status: 15, .. } if *process == child));
+    assert!(matches!(end, Occurrence::Exited { process, status: 0x300, .. } if *process == key));
+}
+
+#[tokio::test]
+async fn what_a_container_does_by_itself_is_not_reported() {
+    let mut probe = attached();
+    let mut shell = Process::shell("read go; sh -c 'sleep 0; sleep 0; sleep 0; exit 4'; exit 5");
+    let pid = shell.key().tgid.get();
+    probe.watch(shell.key()).unwrap();
+    shell.say("go");
+    let events = until(&mut probe, |events| exited(events, pid)).await;
+    let made: Vec<_> = events
+        .iter()
+        .filter_map(|event| {
+            let Occurrence::Forked { creator, child, .. } = event.what else { return None };
+            (creator.tgid.get() == pid).then_some(child)
+        })
+        .collect();
+    let [inner] = made.as_slice() else { panic!("{made:?}") };
+    let by_inner =
+        |event: &&Event| matches!(event.what, Occurrence::Forked { creator, .. } if creator == *inner);
+    assert_eq!(events.iter().find(by_inner), None);
+    assert!(exited(&events, inner.tgid.get()));
+}
+
+#[tokio::test]
+async fn a_program_named_like_a_runtime_is_watched_from_its_exec_on() {
+    let mut probe = attached();
+    for name in ["runc", "crun", "youki", "containerd-shim-runc-v2"] {
+        let runtime = Process::named(name, "sleep 0; exit 6");
+        let pid = runtime.pid();
+        let events = until(&mut probe, |events| exited(events, pid)).await;
+        let own: Vec<_> =
+            events.iter().filter(|event| concerns(event, pid)).map(|event| event.what).collect();
+        let short = &name.as_bytes()[..name.len().min(15)];
+        assert!(
+            matches!(own.as_slice(), [
+                Occurrence::Execed { comm, .. },
+                Occurrence::Forked { .. },
+                Occurrence::Exited { status: 0x600, .. }
+            ] if comm.as_bytes() == short),
+            "{own:?}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn the_end_of_a_process_without_its_leader_is_reported_once_and_by_its_number() {
+    let mut probe = attached();
+    let leaderless = Process::leaderless();
+    let key = leaderless.key();
+    probe.watch(key).unwrap();
+    drop(leaderless);
+    let events = until(&mut probe, |events| exited(events, key.tgid.get())).await;
+    let own = about(&events, key.tgid.get());
+    let [Occurrence::Exited { process, status, .. }] = own.as_slice() else { panic!("{own:?}") };
+    assert_eq!((*process, *status), (key, 7 << 8));
+}
+
+#[tokio::test]
+async fn a_reused_number_does_not_inherit_the_watch() {
+    let mut probe = attached();
+    let first = Process::shell("read go");
+    let key = first.key();
+    drop(first);
+    // What a lost exit record leaves behind.
+    probe.watch(key).unwrap();
+    let mut second = Process::shell_with_pid("read go; sleep 0; exit 9", key.tgid.get());
+    assert_eq!(second.pid(), key.tgid.get());
+    assert_ne!(second.key(), key);
+    second.say("go");
+    drop(second);
+
+    let mut last = Process::shell("read go; exit 2");
+    probe.watch(last.key()).unwrap();
+    last.say("go");
+    let events = until(&mut probe, |events| exited(events, last.pid())).await;
+    assert_eq!(about(&events, key.tgid.get()), []);
+}
+
+#[tokio::test]
+async fn an_unwatched_process_gives_nothing() {
+    let mut probe = attached();
+    let mut shell = Process::shell("read go; sleep 0");
+    let key = shell.key();
+    probe.watch(key).unwrap();
+    probe.unwatch(key).unwrap();
+    probe.unwatch(key).unwrap();
+    shell.say("go");
+    drop(shell);
+    let mut last = Process::shell("read go");
+    probe.watch(last.key()).unwrap();
+    last.say("go");
+    let events = until(&mut probe, |events| exited(events, last.pid())).await;
+    assert_eq!(about(&events, key.tgid.get()), []);
+}
+
+#[tokio::test]
+async fn what_a_full_ring_loses_is_counted_exactly() {
+    const ROUNDS: u64 = 2_500;
+    let root = Cgroup::make(&Hier::v2(), "storm");
+    let mut probe = attached();
+    probe.track(root.id()).unwrap();
+    assert_eq!(probe.losses().unwrap().total(), 0);
+    for _ in 0..ROUNDS {
+        drop(root.child("x"));
+    }
+    let unseen = root.child("unseen").id();
+    let lost = probe.losses().unwrap();
+    let missing = [Loss::Mkdir, Loss::Rmdir, Loss::Skipped].map(|loss| lost.get(loss)).iter().sum::<u64>();
+    assert!(missing > 0, "{lost:?}");
+
+    // The ring is full: what happened to `unseen` is lost as well, so drain before the marker.
+    let mut events = until(&mut probe, |events| events.len() > 3_000).await;
+    let marker = root.child("marker").id();
+    events.extend(until(&mut probe, |events| life(events, marker).contains(&"removed")).await);
+    assert_eq!(life(&events, unseen), [""; 0]);
+    let of_cgroups = |what| matches!(what, Occurrence::CgroupMade { .. } | Occurrence::CgroupRemoved { .. });
+    let received = events.iter().filter(|event| of_cgroups(event.what)).count();
+    assert_eq!(u64::try_from(received).unwrap() + missing, 2 * (ROUNDS + 2));
+}
+
+#[tokio::test]
+async fn a_batch_is_waited_for_and_a_cancelled_wait_loses_nothing() {
+    let root = Cgroup::make(&Hier::v2(), "cancel");
+    let mut probe = attached();
+    probe.track(root.id()).unwrap();
+    let waited = tokio::time::timeout(Duration::from_millis(20), until(&mut probe, |_| false)).await;
+    assert!(waited.is_err(), "nothing of ours to report");
+    let child = root.child("child").id();
+    let events = until(&mut probe, |events| life(events, child).contains(&"removed")).await;
+    assert_eq!(life(&events, child), ["made", "removed"]);
+}
+
+#[test]
+fn without_a_runtime_or_an_object_there_is_no_probe() {
+    assert!(matches!(Probe::load(&[]), Err(ProbeError::Runtime)));
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let _entered = runtime.enter();
+    assert!(matches!(Probe::load(b"not an object"), Err(ProbeError::Object(_))));
+}
