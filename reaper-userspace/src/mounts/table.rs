@@ -88,13 +88,10 @@ fn read_below(
     Ok(table.below(prefix).into_iter().map(fact).collect())
 }
 
-/// Best effort: without it the unmount still checks the plain id.
+/// `None` also if the path leads to another mount than the table says.
 fn unique_id_of(root: BorrowedFd<'_>, mount: &MountEntry) -> Option<u64> {
-    let visible = visible_id(root, &mount.target).ok()?;
-    if visible != Some(mount.mount_id) {
-        return None;
-    }
-    unique_id(root, &mount.target).ok()?
+    let visible = visible_id(root, &mount.target).ok()? == mount.mount_id;
+    visible.then(|| unique_id(root, &mount.target).ok())?
 }
 
 /// Who still has a mount: a hint for people, never a proof.

@@ -80,7 +80,7 @@ fn unmount_in(namespace: &Entered, mount: &MountFact) -> Result<Unmount, MountsE
     let Some(visible) = namespace.table()?.at(target).last().copied() else {
         return Ok(Unmount::AlreadyGone);
     };
-    if visible != mount.mount_id || !leads_to(namespace, mount).map_err(failed)? {
+    if !leads_to(namespace, mount).map_err(failed)? {
         return Ok(Unmount::OtherMount(visible));
     }
     match rustix::mount::unmount(target, UnmountFlags::NOFOLLOW) {
@@ -92,12 +92,15 @@ fn unmount_in(namespace: &Entered, mount: &MountFact) -> Result<Unmount, MountsE
     }
 }
 
-/// Whether the path leads to the mount, as far as the kernel can tell.
+/// Whether the target leads to this mount: not to one that covers it, nor to one that has its place or its id.
 fn leads_to(namespace: &Entered, mount: &MountFact) -> Result<bool, Errno> {
-    let visible = visible_id(namespace.root(), &mount.target)?;
-    let unique = unique_id(namespace.root(), &mount.target)?;
-    Ok(visible.is_none_or(|id| id == mount.mount_id)
-        && (mount.unique_id.is_none() || unique == mount.unique_id))
+    if visible_id(namespace.root(), &mount.target)? != mount.mount_id {
+        return Ok(false);
+    }
+    match mount.unique_id {
+        None => Ok(true),
+        Some(known) => Ok(unique_id(namespace.root(), &mount.target)? == known),
+    }
 }
 
 #[cfg(test)]

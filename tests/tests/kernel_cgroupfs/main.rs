@@ -57,12 +57,14 @@ fn a_second_mount_of_a_hierarchy_and_a_hidden_mount_add_nothing() {
     fs::create_dir(&again).unwrap();
     mount(Some("cgroup"), &again, Some("cgroup2"), MsFlags::empty(), None::<&str>).unwrap();
     let freezer = node.root.path().join("freezer");
-    mount(Some("tmpfs"), &freezer, Some("tmpfs"), MsFlags::empty(), None::<&str>).unwrap();
-    let layout = node.layout();
+    for hiding in ["tmpfs", "cgroup2"] {
+        mount(Some("hiding"), &freezer, Some(hiding), MsFlags::empty(), None::<&str>).unwrap();
+        let layout = node.layout();
+        let numbers: Vec<_> = layout.hierarchies().iter().map(HierarchyMount::hierarchy).collect();
+        umount2(&freezer, MntFlags::MNT_DETACH).unwrap();
+        assert_eq!(numbers, [Hierarchy::UNIFIED], "{hiding}");
+    }
     umount2(&again, MntFlags::MNT_DETACH).unwrap();
-    umount2(&freezer, MntFlags::MNT_DETACH).unwrap();
-    let numbers: Vec<_> = layout.hierarchies().iter().map(HierarchyMount::hierarchy).collect();
-    assert_eq!(numbers, [Hierarchy::UNIFIED]);
 }
 
 #[test]
