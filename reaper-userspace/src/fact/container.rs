@@ -59,6 +59,9 @@ pub struct Sighting {
     pub unreadable: Vec<String>,
     /// Members of all trees, each once, in order of tgid.
     pub processes: Vec<ProcessFact>,
+    /// Members that still execute the runtime itself (`runc init`), known by the file they execute, and not yet the
+    /// container's own program.
+    pub runtime_inits: Vec<ProcessKey>,
     /// The bundle, if there is one.
     pub bundle: Lookup<BundleFact>,
     /// The runtime's own state.

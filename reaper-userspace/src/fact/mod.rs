@@ -12,7 +12,7 @@ pub(crate) mod sample;
 
 pub use cgroup::{CgroupNode, CgroupTree, Controllers, Freeze};
 pub use container::{Provenance, Seen, Sighting};
-pub use process::{ProcessFact, ProcessState, RuntimeProcess, RuntimeRole};
+pub use process::{FileId, ProcessFact, ProcessState, RuntimeProcess, RuntimeRole};
 pub use runtime::{
     BundleFact, ContainerRecord, CreateProgress, MountFact, Ownership, RuncState, RuntimeAnswer, ServerFact,
     ShimAnswer, TaskStatus,

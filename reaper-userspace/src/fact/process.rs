@@ -45,6 +45,15 @@ pub struct ProcessFact {
     pub kernel_thread: bool,
 }
 
+/// A file by identity, whatever it is called in whichever mount namespace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+pub struct FileId {
+    /// `st_dev`
+    pub device: u64,
+    /// `st_ino`
+    pub inode: u64,
+}
+
 /// What a process of a container runtime is doing.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]

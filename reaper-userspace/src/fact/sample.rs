@@ -122,6 +122,7 @@ pub(crate) fn half_created() -> Sighting {
         trees: vec![tree(Controllers::Unified, 48_213, &[init()])],
         unreadable: vec![],
         processes: vec![init()],
+        runtime_inits: vec![init().key],
         bundle: Lookup::Found(bundle()),
         runc_state: Lookup::NotFound,
         runtimes: vec![answer()],

@@ -84,6 +84,7 @@ fn an_empty_leak_is_never_signalled() {
 fn processes_die_before_directories_go_before_mounts_innermost_first() {
     let mount = |mount_id, target: &str| MountFact {
         mount_id,
+        unique_id: None,
         target: PathBuf::from(target),
         namespace_of: sample::key(200, 7),
     };

@@ -11,6 +11,7 @@ use rustix::io::{Errno, retry_on_intr};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use super::error::ProcfsError;
+use crate::fact::FileId;
 use crate::ident::Tgid;
 use crate::kernel::{ReadError, read_at, read_prefix_at};
 
@@ -47,6 +48,15 @@ impl ProcDir {
 
     pub(super) fn read_prefix(&self, file: &'static str, limit: u64) -> Result<Vec<u8>, ProcfsError> {
         read_prefix_at(self.fd.as_fd(), file, limit).map_err(|source| self.explain(file, source))
+    }
+
+    /// Device and inode of the file that `exe` leads to; `None` as in [`Self::exe`].
+    pub(super) fn exe_file(&self) -> Result<Option<FileId>, ProcfsError> {
+        match retry_on_intr(|| statat(&self.fd, "exe", AtFlags::empty())) {
+            Ok(stat) => Ok(Some(FileId { device: stat.st_dev, inode: stat.st_ino })),
+            Err(Errno::NOENT | Errno::ACCESS | Errno::PERM) => Ok(None),
+            Err(source) => Err(self.explain("exe", ReadError::Read { path: "exe".into(), source })),
+        }
     }
 
     /// Target of `exe`; `None` where there is none (kernel threads, zombies) and where we may not see it.

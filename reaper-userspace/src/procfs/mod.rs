@@ -23,5 +23,5 @@ pub use ancestry::ancestors;
 pub use error::ProcfsError;
 pub use handle::PidHandle;
 pub use membership::cgroup_of;
-pub use process::{alive, all, read, start_of, wait_channel};
+pub use process::{alive, all, exe_file, read, start_of, wait_channel};
 pub use runtime::runtime_processes;

@@ -7,7 +7,7 @@ use ::procfs::process::Stat;
 
 use super::dir::ProcDir;
 use super::error::{ProcfsError, answer};
-use crate::fact::{ProcessFact, ProcessState};
+use crate::fact::{FileId, ProcessFact, ProcessState};
 use crate::ident::{Lookup, ProcessKey, StartTicks, Tgid};
 
 /// Longest argument vector that is looked at, in bytes and in words. Runtimes' own are far below.
@@ -63,6 +63,15 @@ pub fn alive(key: ProcessKey) -> Lookup<bool> {
         Lookup::NotFound => Lookup::Found(false),
         Lookup::Unavailable(reason) => Lookup::Unavailable(reason),
     }
+}
+
+/// The file that this incarnation executes; `Found(None)` if it executes none or we may not see it.
+pub fn exe_file(key: ProcessKey) -> Lookup<Option<FileId>> {
+    answer(ProcDir::open(key.tgid).and_then(|dir| {
+        let file = dir.exe_file()?;
+        Ok((dir.stat()?.starttime == key.start.get()).then_some(file))
+    }))
+    .and_then(|file| file.map_or(Lookup::NotFound, Lookup::Found))
 }
 
 /// The kernel function in which the process's leader waits; `NotFound` if it does not wait or is gone.

@@ -63,6 +63,11 @@ impl RuntimeOptions {
         Driver::of(self.systemd_cgroup, &self.binary_name)
     }
 
+    /// The runtime's binary, if it is not the shim's default; a bare name is looked up in the shim's `PATH`.
+    pub fn binary(&self) -> Option<&str> {
+        (!self.binary_name.is_empty()).then_some(self.binary_name.as_str())
+    }
+
     /// The runtime's state directory without the namespace, if it is not the shim's default.
     pub fn root(&self) -> Option<&Path> {
         (!self.root.as_os_str().is_empty()).then_some(self.root.as_path())

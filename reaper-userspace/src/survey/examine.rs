@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use super::candidates::{Candidate, enclosing};
-use super::relatives;
 use super::scene::{Scene, Server, Shim, Sources};
+use super::{binaries, relatives};
 use crate::cgroupfs::Layout;
 use crate::fact::{
     BundleFact, CgroupTree, MountFact, Ownership, ProcessFact, RuntimeAnswer, ShimAnswer, Sighting,
@@ -31,9 +31,12 @@ pub(super) async fn examine(question: &Question<'_>) -> Option<Sighting> {
         return None;
     }
     unreadable.extend(scene.blind.clone());
+    // Seen from inside a namespace, an empty list of members proves nothing.
+    unreadable.extend(question.layout.warnings().iter().map(ToString::to_string));
     let container = &candidate.container;
     let processes = members(&trees, &mut unreadable);
     let bundle = find_bundle(sources, container);
+    let inits = runtime_inits(question, &processes);
     let relatives = relatives::of(container, &processes, scene);
     Some(Sighting {
         container: container.clone(),
@@ -48,6 +51,7 @@ pub(super) async fn examine(question: &Question<'_>) -> Option<Sighting> {
         protected_members: relatives.protected,
         holds_self: relatives::holds_self(&trees),
         enclosed_by: enclosing(candidate, all).map(|outer| outer.container.clone()),
+        runtime_inits: inits,
         trees,
         unreadable,
         processes,
@@ -81,6 +85,16 @@ fn members(trees: &[CgroupTree], unreadable: &mut Vec<String>) -> Vec<ProcessFac
         }
     }
     facts
+}
+
+fn runtime_inits(question: &Question<'_>, members: &[ProcessFact]) -> Vec<ProcessKey> {
+    let mut known = question.scene.binaries.clone();
+    for state in &question.sources.containerd_states {
+        if let Lookup::Found(options) = bundle::options(state, &question.candidate.container) {
+            known.extend(options.binary().into_iter().flat_map(binaries::named));
+        }
+    }
+    members.iter().filter(|member| binaries::is_init(member, &known)).map(|member| member.key).collect()
 }
 
 fn find_bundle(sources: &Sources, container: &ContainerKey) -> Lookup<BundleFact> {

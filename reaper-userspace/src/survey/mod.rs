@@ -9,6 +9,7 @@
 //!   others are asked about one by one, because a list leaves out what does not answer.
 //! - A cgroup is looked at only because a bundle, a record or our own earlier sight names it.
 
+mod binaries;
 mod candidates;
 mod examine;
 mod relatives;

@@ -1,11 +1,12 @@
 //! Everything that is asked once a look and not once a container.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use super::LiveContainer;
+use super::{LiveContainer, binaries};
 use crate::fact::{
-    BundleFact, ContainerRecord, Ownership, ProcessFact, RuntimeProcess, RuntimeRole, ServerFact, TaskStatus,
+    BundleFact, ContainerRecord, FileId, Ownership, ProcessFact, RuntimeProcess, RuntimeRole, ServerFact,
+    TaskStatus,
 };
 use crate::ident::{ContainerId, ContainerKey, Lookup, Namespace};
 use crate::procfs;
@@ -53,6 +54,8 @@ pub(super) struct Scene {
     pub(super) runtime: Vec<RuntimeProcess>,
     pub(super) servers: Vec<Server>,
     pub(super) bundles: Vec<BundleFact>,
+    /// The runtimes' binaries.
+    pub(super) binaries: BTreeSet<FileId>,
     /// Why the list of processes or sockets is not known; then nothing can be proven.
     pub(super) blind: Option<String>,
     pub(super) problems: Vec<String>,
@@ -101,6 +104,7 @@ impl Scene {
             runtime: vec![],
             servers: vec![],
             bundles: vec![],
+            binaries: BTreeSet::new(),
             blind: None,
             problems: vec![],
         };
@@ -108,6 +112,7 @@ impl Scene {
             Ok(processes) => scene.runtime = procfs::runtime_processes(&processes),
             Err(error) => scene.blind = Some(error.to_string()),
         }
+        scene.binaries = binaries::installed(&scene.live_shims().collect::<Vec<_>>());
         scene.ask_servers(sources).await;
         scene.list_bundles(sources);
         scene

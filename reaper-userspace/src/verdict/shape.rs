@@ -1,14 +1,8 @@
 //! Which kind of leak a sighting has the shape of. No opinion on whether it is one: the guards say that.
 
-use crate::fact::{CreateProgress, ProcessFact, Sighting};
+use crate::fact::{CreateProgress, Sighting};
 use crate::ident::Lookup;
 use crate::leak::{Cause, LeakKind};
-
-/// File names of runtimes, as the target of `/proc/PID/exe`.
-const RUNTIMES: [&str; 3] = ["runc", "crun", "youki"];
-
-/// Runtimes re-execute themselves from a sealed memfd: the link reads `/memfd:runc_cloned:/proc/self/exe (deleted)`.
-const MEMFDS: [&str; 3] = ["/memfd:runc", "/memfd:crun", "/memfd:youki"];
 
 pub(super) fn classify(sighting: &Sighting) -> (LeakKind, Cause) {
     if sighting.populated() == Lookup::Found(false) && sighting.processes.is_empty() {
@@ -50,16 +44,6 @@ fn create_unfinished(sighting: &Sighting) -> bool {
 }
 
 fn only_inits(sighting: &Sighting) -> bool {
-    !sighting.processes.is_empty() && sighting.processes.iter().all(is_runtime_init)
-}
-
-/// A stage of `runc init`: still executing the runtime, not the workload. The exe link counts, which a workload
-/// cannot forge by its comm or argv.
-pub(super) fn is_runtime_init(process: &ProcessFact) -> bool {
-    let Some(exe) = &process.exe else { return false };
-    let exe = exe.to_string_lossy();
-    let name = exe.rsplit('/').next().unwrap_or_default();
-    let name = name.strip_suffix(" (deleted)").unwrap_or(name);
-    let runs_runtime = RUNTIMES.contains(&name) || MEMFDS.iter().any(|memfd| exe.starts_with(memfd));
-    runs_runtime && process.argv.get(1).is_some_and(|word| word == "init")
+    let is_init = |key| sighting.runtime_inits.contains(&key);
+    !sighting.processes.is_empty() && sighting.members().all(is_init)
 }
