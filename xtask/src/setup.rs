@@ -1,5 +1,0 @@
-//! placeholder
-
-pub(crate) fn run() -> anyhow::Result<()> {
-    anyhow::bail!("not built yet")
-}
