@@ -38,7 +38,9 @@ fn copy_default(out: &Path, embedded: &Path) -> io::Result<bool> {
     }
 }
 
-/// Cargo tags the directory that holds all it builds (`CACHEDIR.TAG`), whatever its name is.
+/// Cargo tags the directory that holds all it builds (`CACHEDIR.TAG`), whatever its name is, and those for single
+/// targets within it.
 fn target_directory(out: &Path) -> Option<&Path> {
-    out.ancestors().find(|directory| directory.join("CACHEDIR.TAG").is_file())
+    let tagged = out.ancestors().find(|directory| directory.join("CACHEDIR.TAG").is_file())?;
+    if tagged.file_name() == env::var_os("TARGET").as_deref() { tagged.parent() } else { Some(tagged) }
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use bench::{Cgroup, Hier, Process, attached, key_of, until};
 use reaper_userspace::event::{Event, Occurrence};
-use reaper_userspace::ident::CgroupRef;
+use reaper_userspace::ident::{CgroupRef, ProcessKey};
 use reaper_userspace::probe::{Loss, Probe, ProbeError};
 
 /// What happened to one cgroup, as words.
@@ -44,6 +44,12 @@ fn concerns(event: &Event, pid: u32) -> bool {
 /// What was reported about this process number.
 fn about(events: &[Event], pid: u32) -> Vec<Occurrence> {
     events.iter().filter(|event| concerns(event, pid)).map(|event| event.what).collect()
+}
+
+/// The process that this one made, if that is what happened.
+fn child_of(event: &Event, wanted: ProcessKey) -> Option<ProcessKey> {
+    let Occurrence::Forked { creator, child, .. } = event.what else { return None };
+    (creator == wanted).then_some(child)
 }
 
 fn exited(events: &[Event], pid: u32) -> bool {
@@ -183,22 +189,33 @@ async fn the_processes_of_a_watched_one_are_reported_with_their_true_start() {
 async fn what_a_container_does_by_itself_is_not_reported() {
     let mut probe = attached();
     let mut shell = Process::shell("read go; sh -c 'sleep 0; sleep 0; sleep 0; exit 4'; exit 5");
-    let pid = shell.key().tgid.get();
-    probe.watch(shell.key()).unwrap();
+    let key = shell.key();
+    probe.watch(key).unwrap();
     shell.say("go");
-    let events = until(&mut probe, |events| exited(events, pid)).await;
-    let made: Vec<_> = events
-        .iter()
-        .filter_map(|event| {
-            let Occurrence::Forked { creator, child, .. } = event.what else { return None };
-            (creator.tgid.get() == pid).then_some(child)
-        })
-        .collect();
+    let events = until(&mut probe, |events| exited(events, key.tgid.get())).await;
+    let made: Vec<_> = events.iter().filter_map(|event| child_of(event, key)).collect();
     let [inner] = made.as_slice() else { panic!("{made:?}") };
-    let by_inner =
-        |event: &&Event| matches!(event.what, Occurrence::Forked { creator, .. } if creator == *inner);
-    assert_eq!(events.iter().find(by_inner), None);
+    assert_eq!(events.iter().find_map(|event| child_of(event, *inner)), None);
     assert!(exited(&events, inner.tgid.get()));
+}
+
+#[tokio::test]
+async fn each_process_of_a_fork_storm_is_reported_once_and_leaves_room_for_the_next() {
+    const FORKS: usize = 4_200;
+    let mut probe = attached();
+    let script = format!("read go; i=0; while [ $i -lt {FORKS} ]; do i=$((i+1)); (:); done; exit 1");
+    let mut shell = Process::shell(&script);
+    let key = shell.key();
+    probe.watch(key).unwrap();
+    shell.say("go");
+    let events = until(&mut probe, |events| exited(events, key.tgid.get())).await;
+    let made: Vec<_> = events.iter().filter_map(|event| child_of(event, key)).collect();
+    let ended = events.iter().filter_map(|event| {
+        let Occurrence::Exited { process, .. } = event.what else { return None };
+        (process != key && made.contains(&process)).then_some(process)
+    });
+    assert_eq!((made.len(), ended.count()), (FORKS, FORKS));
+    assert_eq!(probe.losses().unwrap().total(), 0);
 }
 
 #[tokio::test]
