@@ -13,7 +13,7 @@ use reaper_userspace::ident::{CgroupId, CgroupRef, Hierarchy, ProcessKey, StartT
 use reaper_userspace::probe::Probe;
 
 /// Far more than the kernel needs; what takes longer does not come.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// A probe with the object that `cargo xtask build` made.
 pub(crate) fn attached() -> Probe {
