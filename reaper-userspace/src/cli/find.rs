@@ -30,9 +30,13 @@ pub(super) fn judged<'a>(round: &'a Round, word: &str) -> anyhow::Result<&'a Jud
     let found: Vec<&Judged> = round.judged.iter().filter(|judged| means(judged, word)).collect();
     match found.as_slice() {
         [one] => Ok(one),
-        [] => anyhow::bail!(
-            "nothing named {word:?} has a cgroup here that containerd does not list; `scan --all` shows what has"
-        ),
+        [] => match round.look.live.iter().find(|live| names(&live.container, word)) {
+            Some(live) => anyhow::bail!("{} is in use: {} lists its task", live.container, live.address),
+            None => anyhow::bail!(
+                "nothing here is named {word:?}: give an id of `cgroup-reaper scan`, a container id or its first \
+                 {SHORTEST} characters, namespace/id, a cgroup path or a process number"
+            ),
+        },
         several => {
             let names: Vec<String> = several
                 .iter()

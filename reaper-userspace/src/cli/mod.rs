@@ -62,7 +62,8 @@ enum Command {
 /// # Errors
 /// What went wrong, with its causes; exit code 1.
 pub fn main(cli: Cli) -> anyhow::Result<Status> {
-    output::start_logging(cli.log_format, cli.verbose);
+    let daemon = matches!(cli.command, Command::Run(_));
+    output::start_logging(cli.log_format, cli.verbose, daemon);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         match cli.command {

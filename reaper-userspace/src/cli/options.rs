@@ -90,7 +90,8 @@ pub(super) fn duration(text: &str) -> Result<Duration, String> {
 // === impl Node ===
 
 impl Node {
-    fn sources(&self) -> Sources {
+    /// As the survey takes it.
+    pub(super) fn sources(&self) -> Sources {
         Sources {
             containerd_addresses: self.containerd_address.clone(),
             containerd_states: self.containerd_state.clone(),
@@ -112,11 +113,6 @@ impl Node {
             Memory { boot, ..Memory::default() }
         });
         Ok(Engine::new(self.survey()?, policy, memory))
-    }
-
-    /// The addresses that were configured.
-    pub(super) fn addresses(&self) -> &[String] {
-        &self.containerd_address
     }
 }
 

@@ -1,6 +1,6 @@
 //! What goes to stdout and stderr, and how.
 
-use std::io::Write as _;
+use std::io::{IsTerminal as _, Write as _};
 
 use clap::ValueEnum;
 use serde::Serialize;
@@ -26,8 +26,8 @@ pub(super) enum LogFormat {
     Json,
 }
 
-/// Results go to stdout, everything else to stderr.
-pub(super) fn start_logging(format: LogFormat, verbose: u8) {
+/// Results go to stdout, everything else to stderr; with times where the lines are kept, which a daemon's are.
+pub(super) fn start_logging(format: LogFormat, verbose: u8, daemon: bool) {
     let level = match verbose {
         0 => "info",
         1 => "debug",
@@ -35,11 +35,16 @@ pub(super) fn start_logging(format: LogFormat, verbose: u8) {
     };
     let filter = EnvFilter::try_from_env("CGROUP_REAPER_LOG")
         .unwrap_or_else(|_| EnvFilter::new(format!("warn,reaper_userspace={level}")));
-    let builder =
-        tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false);
+    let colour = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+    let builder = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(colour)
+        .with_target(false);
     // A second call (a test) keeps the first one's logging.
     let started = match format {
-        LogFormat::Text => builder.try_init(),
+        LogFormat::Text if daemon => builder.try_init(),
+        LogFormat::Text => builder.without_time().try_init(),
         LogFormat::Json => builder.json().try_init(),
     };
     if let Err(error) = started {

@@ -85,7 +85,20 @@ fn text(round: &Round, items: &[Item], all: bool) -> String {
     for problem in &round.look.problems {
         text.push_str(&format!("note: {problem}\n"));
     }
+    text.push_str(blind(round).unwrap_or_default());
     text
+}
+
+/// "No leaks" from somebody who cannot see is no good news.
+fn blind(round: &Round) -> Option<&'static str> {
+    if !rustix::process::geteuid().is_root() {
+        return Some("note: not root, so most cannot be seen and nothing can be confirmed\n");
+    }
+    let silent = round.look.containerds.values().all(|health| health.unavailable().is_some());
+    silent.then_some(
+        "note: no containerd of --containerd-address answers, so nothing can be confirmed; \
+         see `cgroup-reaper doctor`\n",
+    )
 }
 
 fn row(item: &Item) -> Vec<String> {

@@ -1,0 +1,75 @@
+//! Whether the daemon could write what it has to, without writing anything.
+
+use std::path::Path;
+
+use rustix::fs::{Access, AtFlags, CWD, accessat};
+use rustix::io::Errno;
+
+use super::check::Check;
+
+pub(super) fn all(audit_log: &Path, state_dir: &Path) -> Vec<Check> {
+    vec![audit(audit_log), state(state_dir)]
+}
+
+/// The log is made if need be, its directory is not.
+fn audit(path: &Path) -> Check {
+    const NAME: &str = "audit_log";
+    let directory = path.parent().unwrap_or(path);
+    let remedy = format!(
+        "make the directory (mkdir -p -m 750 {}) or name another file with --audit-log: nothing is reaped without it",
+        directory.display()
+    );
+    let (tried, result) = match writable(path) {
+        Err(Errno::NOENT) => (directory, writable(directory)),
+        result => (path, result),
+    };
+    match result {
+        Ok(()) if path.is_dir() => Check::warning(NAME, format!("{} is a directory", path.display()), remedy),
+        Ok(()) => Check::ok(NAME, format!("{} can be written", tried.display())),
+        Err(errno) => Check::warning(NAME, format!("{}: {errno}", tried.display()), remedy),
+    }
+}
+
+/// The state directory is made if need be, with all above it.
+fn state(path: &Path) -> Check {
+    const NAME: &str = "state_dir";
+    let remedy = "make it writable or name another with --state-dir: the daemon does not start without it";
+    for directory in path.ancestors() {
+        match writable(directory) {
+            Ok(()) => return Check::ok(NAME, format!("{} can be written", directory.display())),
+            Err(Errno::NOENT) => {}
+            Err(errno) => return Check::warning(NAME, format!("{}: {errno}", directory.display()), remedy),
+        }
+    }
+    Check::warning(NAME, format!("{}: no part of it exists", path.display()), remedy)
+}
+
+/// With the effective ids, as a write would be.
+fn writable(path: &Path) -> Result<(), Errno> {
+    accessat(CWD, path, Access::WRITE_OK, AtFlags::EACCESS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::check::State;
+    use super::*;
+
+    #[test]
+    fn a_log_in_a_directory_that_is_missing_is_a_warning_and_a_missing_log_is_not() {
+        let dir = tempfile::tempdir().unwrap();
+        assert_eq!(audit(&dir.path().join("audit.jsonl")).state(), State::Ok);
+        assert_eq!(audit(&dir.path().join("missing/audit.jsonl")).state(), State::Warning);
+        assert_eq!(audit(dir.path()).state(), State::Warning);
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "a check makes nothing");
+    }
+
+    #[test]
+    fn a_state_directory_may_be_missing_with_all_above_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let check = state(&dir.path().join("a/b"));
+        assert_eq!(check.state(), State::Ok);
+        assert!(check.seen().starts_with(dir.path().to_str().unwrap()), "{check:?}");
+        assert_eq!(state(Path::new("/proc/nonexistent/x")).state(), State::Ok, "/proc itself says yes");
+        assert_eq!(state(Path::new("/proc/version/x")).state(), State::Warning);
+    }
+}
