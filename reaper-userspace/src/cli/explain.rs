@@ -105,8 +105,9 @@ fn guards(item: &Item) -> String {
             .find(|rule| rule.guard == line.name)
             .map_or("age counts from what was seen", |r| r.means);
         for reason in &line.reasons {
-            text.push_str(&format!("         HOLD {}: {reason}\n              ({means})\n", line.name));
+            text.push_str(&format!("         HOLD {}: {reason}\n", line.name));
         }
+        text.push_str(&format!("              ({means})\n"));
     }
     text
 }
@@ -118,6 +119,8 @@ fn plan(judged: &Judged) -> String {
     for (number, step) in (1..).zip(plan.steps()) {
         let object = match step {
             Step::Kill { .. } => format!("{} process(es), wait until unpopulated", proof.members().count()),
+            // v2 has no name in `/proc/PID/cgroup`.
+            Step::Remove { target } if target.hierarchy_name.is_empty() => format!("v2:{}", target.path),
             Step::Remove { target } => format!("{}:{}", target.hierarchy_name, target.path),
             Step::Unmount { mount } => mount.target.display().to_string(),
         };

@@ -165,7 +165,8 @@ fn guard_lines(vetoes: &[Veto]) -> Vec<GuardLine> {
     let all = RULES.iter().map(|rule| rule.guard).chain([Guard::TooYoung]);
     all.map(|name| {
         let held = vetoes.iter().filter(|veto| veto.guard == name);
-        let reasons: Vec<String> = held.map(|veto| veto.detail.clone()).collect();
+        let mut reasons: Vec<String> = held.map(|veto| veto.detail.clone()).collect();
+        reasons.dedup();
         let verdict = if reasons.is_empty() { Ruling::Pass } else { Ruling::Hold };
         GuardLine { name, verdict, reasons }
     })

@@ -112,11 +112,36 @@ fn row(item: &Item) -> Vec<String> {
         item.id.to_string(),
         item.kind.to_string(),
         item.state.to_string(),
-        format!("{:.0?}", Duration::from_secs(age.as_secs())),
+        short(age),
         format!("{}{}", item.processes.len(), if frozen { " (F)" } else { "" }),
         item.target.runtime_namespace.clone(),
         item.target.container_id.chars().take(24).collect(),
         item.cause.to_string(),
         action,
     ]
+}
+
+/// An age as kubectl shows it: the two largest units.
+fn short(age: Duration) -> String {
+    const MINUTE: u64 = 60;
+    const HOUR: u64 = 60 * MINUTE;
+    const DAY: u64 = 24 * HOUR;
+    let seconds = age.as_secs();
+    match seconds {
+        0..MINUTE => format!("{seconds}s"),
+        MINUTE..HOUR => format!("{}m{}s", seconds / MINUTE, seconds % MINUTE),
+        HOUR..DAY => format!("{}h{}m", seconds / HOUR, seconds % HOUR / MINUTE),
+        DAY.. => format!("{}d{}h", seconds / DAY, seconds % DAY / HOUR),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ages_have_their_two_largest_units() {
+        let shown = [0, 59, 60, 3_599, 3_660, 90_000].map(|seconds| short(Duration::from_secs(seconds)));
+        assert_eq!(shown, ["0s", "59s", "1m0s", "59m59s", "1h1m", "1d1h"]);
+    }
 }
