@@ -12,8 +12,8 @@ use super::output::print;
 use super::scan::two_looks;
 use crate::audit::{Journal, Outcome, Triggered};
 use crate::daemon::act::{Acted, carry_out};
-use crate::daemon::clock;
 use crate::daemon::engine::{Engine, Judged, Round};
+use crate::daemon::journal;
 use crate::leak::LeakKind;
 use crate::plan::{ReapPlan, Standing, Step, permit};
 use crate::policy::{Mode, Policy};
@@ -126,7 +126,7 @@ fn would(plan: &ReapPlan) -> String {
 
 fn open_journal(args: &Args, engine: &Engine) -> anyhow::Result<Journal> {
     let node = crate::audit::Node { boot: engine.boot().to_owned(), name: node_name() };
-    let (journal, open) = Journal::open(&args.audit_log, node, clock::stamp()).with_context(|| {
+    let (journal, open) = journal::open(&args.audit_log, node).with_context(|| {
         "nothing is reaped without an audit log; name one with --audit-log (the daemon's is in use while it runs)"
     })?;
     if !open.is_empty() {

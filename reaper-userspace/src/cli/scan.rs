@@ -103,7 +103,6 @@ fn blind(round: &Round) -> Option<&'static str> {
 
 fn row(item: &Item) -> Vec<String> {
     let age = clock::wall().duration_since(item.since).unsigned_abs();
-    let frozen = item.evidence.iter().any(|evidence| evidence.what.starts_with("frozen"));
     let action = item.held_by().map_or_else(
         || item.plan.join(", "),
         |line| format!("none ({}: {})", line.name, line.reasons.first().map_or("", String::as_str)),
@@ -113,7 +112,7 @@ fn row(item: &Item) -> Vec<String> {
         item.kind.to_string(),
         item.state.to_string(),
         short(age),
-        format!("{}{}", item.processes.len(), if frozen { " (F)" } else { "" }),
+        format!("{}{}", item.processes.len(), if item.frozen { " (F)" } else { "" }),
         item.target.runtime_namespace.clone(),
         item.target.container_id.chars().take(24).collect(),
         item.cause.to_string(),

@@ -1,12 +1,13 @@
 //! Wires the parts: the only module that knows all of them.
 //!
 //! [`engine`] looks and judges, [`act`] carries out one plan; [`service`] is the loop around both, fed with kernel
-//! events by [`hints`] and told by [`schedule`] when to look.
+//! events by `hints` and told by `schedule` when to look.
 
 pub mod act;
 pub mod clock;
 pub mod engine;
 mod hints;
+pub mod journal;
 mod lock;
 pub mod memory;
 mod records;

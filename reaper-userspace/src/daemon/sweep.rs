@@ -10,7 +10,7 @@ use super::engine::{Engine, Judged, Round};
 use super::hints::Hints;
 use super::report::{self, States};
 use super::service::Settings;
-use super::{clock, records};
+use super::{clock, journal, records};
 use crate::audit::{After, AuditError, Journal, Node, OpenIntent, Outcome, RecoveredBody, Triggered};
 use crate::cgroupfs::{Layout, Reopened};
 use crate::ident::ContainerKey;
@@ -92,7 +92,7 @@ impl Reaping {
         };
         match reaping.open(engine, settings) {
             Ok(()) => {}
-            Err(error) if engine.policy().mode == Mode::Observe => {
+            Err(error) if engine.policy().mode == Mode::Observe || !locked => {
                 tracing::warn!(error = %chain(&error), "observing without an audit log");
                 reaping.journal = Err(chain(&error));
             }
@@ -103,7 +103,7 @@ impl Reaping {
 
     fn open(&mut self, engine: &Engine, settings: &Settings) -> Result<(), AuditError> {
         let node = Node { boot: engine.boot().to_owned(), name: settings.node.clone() };
-        let (mut journal, open) = Journal::open(&settings.audit_log, node, clock::stamp())?;
+        let (mut journal, open) = journal::open(&settings.audit_log, node)?;
         journal.daemon_start(clock::stamp(), records::tool(engine.policy()))?;
         let layout = engine.layout();
         for intent in open {

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    BundleFact, CgroupTree, Controllers, MountFact, ProcessFact, RuncState, RuntimeAnswer, RuntimeProcess,
-    ShimAnswer,
+    BundleFact, CgroupTree, Controllers, Freeze, MountFact, ProcessFact, RuncState, RuntimeAnswer,
+    RuntimeProcess, ShimAnswer,
 };
 use crate::ident::{CgroupPath, CgroupRef, ContainerId, ContainerKey, Lookup, ProcessKey};
 
@@ -103,6 +103,13 @@ impl Sighting {
     /// Incarnations of all members.
     pub fn members(&self) -> impl Iterator<Item = ProcessKey> + '_ {
         self.processes.iter().map(|process| process.key)
+    }
+
+    /// Whether members are held by a freezer.
+    pub fn is_frozen(&self) -> bool {
+        let frozen = |freeze: &Lookup<Freeze>| *freeze == Lookup::Found(Freeze::Frozen);
+        !self.processes.is_empty()
+            && self.trees.iter().flat_map(|tree| &tree.nodes).any(|node| frozen(&node.freeze))
     }
 
     /// The tree of the hierarchy that processes are killed through: the freezer's on v1 and hybrid, else v2's.

@@ -6,7 +6,7 @@
 //! # Invariants
 //! - No signal goes to a number: `cgroup.kill` through a held directory, or a pidfd whose process was listed by that
 //!   directory after the pidfd was opened, and was still attached to its number after that listing.
-//! - Every freezer we close is opened again on every way out ([`freezer::Thaw`]).
+//! - Every freezer we close is opened again on every way out (`freezer::Thaw`).
 //! - The whole reap of one incident ends by its deadline; what cannot end is named.
 
 mod freezer;

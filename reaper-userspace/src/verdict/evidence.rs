@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::fact::{CreateProgress, Freeze, Provenance, Sighting};
+use crate::fact::{CreateProgress, Provenance, Sighting};
 use crate::ident::Lookup;
 use crate::inventory::History;
 use crate::leak::{LeakKind, Source};
@@ -93,11 +93,6 @@ fn population(sighting: &Sighting, kind: LeakKind) -> Evidence {
         let what = format!("unpopulated in all {hierarchies} hierarchies that have it");
         return Evidence { source: Source::Cgroupfs, what };
     }
-    let frozen = sighting
-        .trees
-        .iter()
-        .flat_map(|tree| &tree.nodes)
-        .any(|node| node.freeze == Lookup::Found(Freeze::Frozen));
     let members: Vec<String> = sighting
         .processes
         .iter()
@@ -109,7 +104,7 @@ fn population(sighting: &Sighting, kind: LeakKind) -> Evidence {
         .collect();
     let what = format!(
         "{}{} process(es) in {hierarchies} hierarchies: {}",
-        if frozen { "frozen, " } else { "" },
+        if sighting.is_frozen() { "frozen, " } else { "" },
         sighting.processes.len(),
         members.join("; ")
     );
