@@ -102,6 +102,8 @@ impl Metrics {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
     use crate::leak::{Guard, LeakKind};
 
@@ -151,6 +153,19 @@ mod tests {
         let page = metrics().render().unwrap();
         let ours = |line: &&str| line.starts_with("cgroup_reaper_") || line.starts_with("process_");
         assert_eq!(series(&page).into_iter().find(|line| !ours(line)), None);
+    }
+
+    #[test]
+    fn the_catalogue_in_the_docs_has_every_name_and_type_and_no_other() {
+        let page = metrics().render().unwrap();
+        let exported = page.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' '));
+        let catalogue = include_str!("../../../docs/metrics.md").lines().filter_map(|line| {
+            let (name, rest) = line.strip_prefix("| `")?.split_once("` | ")?;
+            let kind =
+                rest.split(" |").next().filter(|kind| ["counter", "gauge", "histogram"].contains(kind))?;
+            Some((name, kind))
+        });
+        assert_eq!(catalogue.collect::<BTreeSet<_>>(), exported.collect::<BTreeSet<_>>());
     }
 
     #[test]

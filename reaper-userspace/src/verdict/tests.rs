@@ -381,6 +381,19 @@ prop_compose! {
     }
 }
 
+#[test]
+fn the_docs_show_the_table_of_guards_as_it_is_and_name_every_guard() {
+    let page = include_str!("../../../docs/verdicts.md");
+    let rows: Vec<String> =
+        RULES.iter().map(|rule| format!("| `{}` | {} |", rule.guard, rule.means)).collect();
+    let table =
+        page.split("| guard | condition |\n|---|---|\n").nth(1).unwrap().split("\n\n").next().unwrap();
+    assert_eq!(table.lines().collect::<Vec<_>>(), rows);
+    for guard in Guard::ALL {
+        assert!(page.contains(&format!("`{guard}`")), "{guard} is not explained");
+    }
+}
+
 proptest! {
     #[test]
     fn judge_is_monotone_in_evidence(sighting in any_sighting(), which in 0_usize..6) {

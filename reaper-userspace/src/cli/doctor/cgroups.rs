@@ -47,14 +47,15 @@ fn place(mount: &HierarchyMount) -> String {
     format!("{name} at {}", mount.path().display())
 }
 
+/// Seen from inside a namespace, an empty list of members proves nothing: the survey holds everything back then.
 fn paths(layout: &Layout) -> Vec<Check> {
     let remedy = "run it in the host's cgroup and PID namespaces, and mount the whole of /sys/fs/cgroup";
-    let warn = |warning: &crate::cgroupfs::LayoutWarning| {
-        Check::warning("cgroup_paths", warning.to_string(), remedy)
+    let problem = |warning: &crate::cgroupfs::LayoutWarning| {
+        Check::problem("cgroup_paths", warning.to_string(), remedy)
     };
     match layout.warnings() {
         [] => vec![Check::ok("cgroup_paths", "the host's: each hierarchy is seen from its root")],
-        warnings => warnings.iter().map(warn).collect(),
+        warnings => warnings.iter().map(problem).collect(),
     }
 }
 
