@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
-use crate::fact::{ProcessFact, Sighting};
+use crate::fact::{Ownership, ProcessFact, Sighting};
 use crate::ident::{CgroupPath, CgroupRef, ProcessKey, Tgid};
 
 /// What must stay the same from look to look for their ages to add up.
@@ -19,7 +19,9 @@ pub struct Identity {
 impl Identity {
     /// The identity of what a sighting saw.
     pub fn of(sighting: &Sighting) -> Self {
-        let servers = sighting.runtimes.iter().filter_map(|runtime| runtime.server.found());
+        // Ours only: foreign ones come and go, and each of their answers is a guard by itself.
+        let ours = sighting.runtimes.iter().filter(|runtime| runtime.ownership == Ownership::Ours);
+        let servers = ours.filter_map(|runtime| runtime.server.found());
         Self {
             cgroup: sighting.cgroup.clone(),
             roots: sighting.trees.iter().filter_map(|tree| tree.root()).map(|node| node.cgroup).collect(),
@@ -29,7 +31,7 @@ impl Identity {
     }
 
     /// True if this look (with the facts it was made of) continues an earlier one: the same cgroups or fewer, the
-    /// same containerd processes, and no member that came from outside.
+    /// same processes of our containerds, and no member that came from outside.
     ///
     /// Members may fork: a child of a member seen before is no newcomer. One that a create put there is.
     pub fn continues(&self, earlier: &Self, now: &Sighting) -> bool {

@@ -4,7 +4,7 @@
 //! whether a look was *clean* (no guard but time held) comes in as a value.
 //!
 //! # Invariants
-//! - A changed identity (other cgroups, another containerd process, members that did not descend from the ones
+//! - A changed identity (other cgroups, another process of our containerd, members that did not descend from the ones
 //!   seen before) starts the clock anew (`a_new_incarnation_starts_the_clock_anew`).
 //! - Looking again at the same facts changes nothing but the number of looks (`looking_again_is_idempotent`).
 

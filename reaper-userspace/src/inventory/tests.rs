@@ -1,7 +1,7 @@
 //! What makes two looks one story.
 
 use super::*;
-use crate::fact::{Controllers, ProcessFact, ServerFact, sample};
+use crate::fact::{Controllers, Ownership, ProcessFact, RuntimeAnswer, ServerFact, sample};
 use crate::ident::Lookup;
 
 fn at(seconds: u64) -> BootTime {
@@ -44,6 +44,20 @@ fn a_new_incarnation_starts_the_clock_anew() {
         inventory.note(&sample::half_created(), Look::Clean, at(10));
         let history = inventory.note(&changed, Look::Clean, at(20));
         assert_eq!(history.clean_since, Some(at(20)), "{changed:#?}");
+    }
+}
+
+#[test]
+fn foreign_containerds_may_come_and_go() {
+    let mut with_foreign = sample::half_created();
+    let address = "/run/other.sock".to_owned();
+    with_foreign.runtimes.push(RuntimeAnswer { address, ownership: Ownership::Foreign, ..sample::answer() });
+    let mut inventory = Inventory::default();
+    for (seconds, sighting) in
+        [(10, sample::half_created()), (20, with_foreign), (30, sample::half_created())]
+    {
+        let history = inventory.note(&sighting, Look::Clean, at(seconds));
+        assert_eq!(history.clean_since, Some(at(10)));
     }
 }
 
