@@ -138,28 +138,35 @@ fn rootfs_mounts(bundle: &Lookup<BundleFact>, scene: &Scene) -> Lookup<Vec<Mount
 }
 
 async fn ask_servers(question: &Question<'_>) -> Vec<RuntimeAnswer> {
-    let container = &question.candidate.container;
     let mut answers = vec![];
-    for server in question.scene.servers.iter().filter(|server| matters(server, question)) {
-        answers.push(match server.health() {
-            Lookup::Unavailable(reason) => silent(server, &reason),
-            Lookup::Found(()) | Lookup::NotFound => RuntimeAnswer {
-                address: server.address(),
-                ownership: server.client.ownership(),
-                server: server.fact.clone(),
-                task: server.client.task(container).await,
-                record: server.client.record(container).await,
-                overlapping: overlapping(server, question),
-            },
-        });
+    for server in &question.scene.servers {
+        let answer = ask_server(server, question).await;
+        if matters(server, &answer, question) {
+            answers.push(answer);
+        }
     }
     answers
 }
 
-/// A foreign containerd that gives no answer matters only where it could own the container: where one of its shims
-/// lives in the same namespace. (A cgroup that has processes is guarded by its ancestors besides, and one without
-/// can only be removed while it is empty.)
-fn matters(server: &Server, question: &Question<'_>) -> bool {
+async fn ask_server(server: &Server, question: &Question<'_>) -> RuntimeAnswer {
+    let container = &question.candidate.container;
+    match server.health() {
+        Lookup::Unavailable(reason) => silent(server, &reason),
+        Lookup::Found(()) | Lookup::NotFound => RuntimeAnswer {
+            address: server.address(),
+            ownership: server.client.ownership(),
+            server: server.fact.clone(),
+            task: server.client.task(container).await,
+            record: server.client.record(container).await,
+            overlapping: overlapping(server, question),
+        },
+    }
+}
+
+/// A foreign containerd that gives no answer, or none any more, matters only where it could own the container: where
+/// one of its shims lives in the same namespace. (A cgroup that has processes is guarded by its ancestors besides,
+/// and one without can only be removed while it is empty.)
+fn matters(server: &Server, answer: &RuntimeAnswer, question: &Question<'_>) -> bool {
     let namespace = &question.candidate.container.namespace;
     let has_shim = || {
         question.scene.live_shims().any(|shim| {
@@ -167,7 +174,9 @@ fn matters(server: &Server, question: &Question<'_>) -> bool {
                 && question.scene.server_of(&shim).is_some_and(|owner| owner.address() == server.address())
         })
     };
-    server.is_ours() || server.health().unavailable().is_none() || has_shim()
+    let denies = answer.task.is_not_found() && answer.record.is_not_found();
+    let knows = answer.task.found().is_some() || answer.record.found().is_some();
+    server.is_ours() || denies || knows || has_shim()
 }
 
 fn silent(server: &Server, reason: &str) -> RuntimeAnswer {
