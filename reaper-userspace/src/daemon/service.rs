@@ -104,17 +104,19 @@ pub async fn once(engine: Engine, settings: Settings) -> anyhow::Result<Tally> {
     let mut service = Service::start(engine, Settings { listen: None, probes: Wanted::Poll, ..settings })?;
     let patience = service.engine.policy().grace.saturating_add(Duration::from_secs(5));
     let until = clock::boot().after(patience);
+    let look_gap = service.engine.policy().look_gap;
     loop {
-        let round = service.round(ResyncTrigger::Startup).await?;
-        let ready = ready_at(&round).filter(|ready| *ready < until);
-        let Some(ready) = ready else { break };
+        let (round, acts) = service.round(ResyncTrigger::Startup).await?;
+        // A guard may have stopped an act at its last check: look again before calling the node clean.
+        let acted = (acts > 0).then(|| clock::boot().after(look_gap));
+        let Some(ready) = ready_at(&round).or(acted).filter(|ready| *ready < until) else { break };
         let wait = ready.since(clock::boot());
         if wait > Duration::from_secs(1) {
             tracing::info!(?wait, "waiting for suspects to become old enough");
         }
         sleep(wait.max(Duration::from_millis(1))).await;
     }
-    let last = service.round(ResyncTrigger::Startup).await?;
+    let (last, _) = service.round(ResyncTrigger::Startup).await?;
     let tally = service.reaping.tally(&last);
     service.stop("once");
     Ok(tally)
@@ -225,7 +227,8 @@ impl Service {
         }
     }
 
-    async fn round(&mut self, trigger: ResyncTrigger) -> anyhow::Result<Round> {
+    /// Looks, and acts on what is permitted; returns the number of acts.
+    async fn round(&mut self, trigger: ResyncTrigger) -> anyhow::Result<(Round, usize)> {
         let before = self.hints.covered();
         let lost = self.hints.cover();
         if lost {
@@ -246,7 +249,7 @@ impl Service {
         if let Err(error) = self.engine.memory().save(&self.settings.state_dir) {
             tracing::warn!(error = %crate::kernel::chain(&error), "cannot keep the memory; a restart begins anew");
         }
-        Ok(round)
+        Ok((round, acted))
     }
 
     fn show_health(&self, round: &Round) {
