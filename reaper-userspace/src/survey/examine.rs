@@ -30,7 +30,7 @@ pub(super) async fn examine(question: &Question<'_>) -> Option<Sighting> {
     if trees.is_empty() && unreadable.is_empty() {
         return None;
     }
-    unreadable.extend(scene.blind.clone());
+    unreadable.extend(scene.blind().cloned());
     // Seen from inside a namespace, an empty list of members proves nothing.
     unreadable.extend(question.layout.warnings().iter().map(ToString::to_string));
     let container = &candidate.container;

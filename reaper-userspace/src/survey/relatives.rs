@@ -3,13 +3,13 @@
 
 use std::collections::BTreeSet;
 
-use super::scene::Scene;
+use super::scene::{Processes, Scene};
 use crate::fact::{CgroupTree, ProcessFact, RuntimeProcess, RuntimeRole};
 use crate::ident::{ContainerKey, Lookup, ProcessKey, Tgid};
 use crate::procfs;
 
 /// Programs of which none must ever be killed, by the name of their executable.
-const NEVER: [&str; 4] = ["kubelet", "dockerd", "containerd", "systemd"];
+const NEVER: [&str; 3] = ["kubelet", "dockerd", "containerd"];
 
 #[derive(Debug)]
 pub(super) struct Relatives {
@@ -24,14 +24,15 @@ pub(super) fn of(container: &ContainerKey, members: &[ProcessFact], scene: &Scen
     let is_command = |process: &&RuntimeProcess| matches!(process.role, RuntimeRole::Command { .. });
     Relatives {
         in_flight: scene
-            .runtime
+            .processes
+            .runtime()
             .iter()
             .filter(outside)
             .filter(is_command)
             .filter(|process| process.names(&container.id))
             .cloned()
             .collect(),
-        supervisors: supervisors(members, scene)
+        supervisors: supervisors(members, &scene.processes)
             .into_iter()
             .filter(|s| !inside.contains(&s.process.key))
             .collect(),
@@ -39,14 +40,15 @@ pub(super) fn of(container: &ContainerKey, members: &[ProcessFact], scene: &Scen
     }
 }
 
-fn supervisors(members: &[ProcessFact], scene: &Scene) -> Vec<RuntimeProcess> {
+/// Shims and commands among the ancestors, however far up.
+fn supervisors(members: &[ProcessFact], processes: &Processes) -> Vec<RuntimeProcess> {
     let mut found: Vec<RuntimeProcess> = vec![];
     for member in members {
         let Some(parent) = member.parent else { continue };
-        let ancestors = procfs::ancestors(&scene.processes, parent);
+        let ancestors = processes.ancestors(parent);
         let lineage = std::iter::once(parent).chain(ancestors.iter().map(|process| process.key.tgid));
         for tgid in lineage {
-            let known = scene.runtime.iter().find(|process| process.process.key.tgid == tgid);
+            let known = processes.runtime().iter().find(|process| process.process.key.tgid == tgid);
             if let Some(process) = known
                 && !found.contains(process)
             {
@@ -61,10 +63,10 @@ fn must_live(member: &ProcessFact, scene: &Scene) -> bool {
     let program = member.exe.as_ref().and_then(|exe| exe.file_name()).map(|name| name.to_string_lossy());
     let serves =
         |key| scene.servers.iter().any(|server| server.fact.found().is_some_and(|s| s.process == key));
-    let is_shim = scene
-        .runtime
-        .iter()
-        .any(|process| process.process.key == member.key && matches!(process.role, RuntimeRole::Shim { .. }));
+    let is_shim =
+        scene.processes.runtime().iter().any(|process| {
+            process.process.key == member.key && matches!(process.role, RuntimeRole::Shim { .. })
+        });
     member.key.tgid == Tgid::INIT
         || member.key.tgid.get() == std::process::id()
         || member.kernel_thread
@@ -86,4 +88,53 @@ pub(super) fn holds_self(trees: &[CgroupTree]) -> Lookup<bool> {
         }
     }
     Lookup::Found(false)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fact::sample;
+
+    fn process(tgid: i64, parent: i64, argv: &[&str]) -> ProcessFact {
+        ProcessFact {
+            key: sample::key(tgid, 1),
+            parent: Tgid::new(parent),
+            argv: argv.iter().map(|word| (*word).to_owned()).collect(),
+            ..sample::workload()
+        }
+    }
+
+    fn supervisors_of(member: &ProcessFact, others: &[ProcessFact]) -> Vec<u32> {
+        let processes = Processes::of(others.iter().chain([member]).cloned().collect());
+        let found = supervisors(std::slice::from_ref(member), &processes);
+        found.iter().map(|process| process.process.key.tgid.get()).collect()
+    }
+
+    #[test]
+    fn a_shim_or_command_owns_its_descendants_however_far_down() {
+        let shim = process(
+            20,
+            1,
+            &[
+                "/usr/bin/containerd-shim-runc-v2",
+                "-namespace",
+                "k8s.io",
+                "-id",
+                "x",
+                "-address",
+                "/run/c.sock",
+            ],
+        );
+        let create = process(30, 20, &["runc", "--root", "/r", "create", "--bundle", "/b", "x"]);
+        let shell = process(40, 30, &["sh", "-c", "sleep 9"]);
+        let member = process(50, 40, &["sleep", "9"]);
+        assert_eq!(supervisors_of(&member, &[shim.clone(), create, shell]), [30, 20]);
+        assert_eq!(supervisors_of(&process(60, 20, &["sleep", "9"]), &[shim]), [20]);
+    }
+
+    #[test]
+    fn an_orphan_has_no_supervisor() {
+        let init = process(1, 0, &["/sbin/init"]);
+        assert_eq!(supervisors_of(&process(50, 1, &["sleep", "9"]), &[init]), Vec::<u32>::new());
+    }
 }

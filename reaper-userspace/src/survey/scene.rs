@@ -8,7 +8,8 @@ use crate::fact::{
     BundleFact, ContainerRecord, FileId, Ownership, ProcessFact, RuntimeProcess, RuntimeRole, ServerFact,
     TaskStatus,
 };
-use crate::ident::{ContainerId, ContainerKey, Lookup, Namespace};
+use crate::ident::{ContainerId, ContainerKey, Lookup, Namespace, Tgid};
+use crate::kernel::chain;
 use crate::procfs;
 use crate::runtime::containerd::{Containerd, DEADLINE};
 use crate::runtime::{bundle, discover};
@@ -47,17 +48,23 @@ pub(super) struct Shim<'a> {
     pub(super) address: &'a str,
 }
 
+/// All processes, or why they are not known: then nothing can be proven.
+#[derive(Debug)]
+pub(super) enum Processes {
+    Known { all: Vec<ProcessFact>, runtime: Vec<RuntimeProcess> },
+    Unknown(String),
+}
+
 /// One moment of the node.
 #[derive(Debug)]
 pub(super) struct Scene {
-    pub(super) processes: Vec<ProcessFact>,
-    pub(super) runtime: Vec<RuntimeProcess>,
+    pub(super) processes: Processes,
     pub(super) servers: Vec<Server>,
     pub(super) bundles: Vec<BundleFact>,
     /// The runtimes' binaries.
     pub(super) binaries: BTreeSet<FileId>,
-    /// Why the list of processes or sockets is not known; then nothing can be proven.
-    pub(super) blind: Option<String>,
+    /// Why the table of sockets is not known: a containerd may be hidden in it.
+    pub(super) unseen_sockets: Option<String>,
     pub(super) problems: Vec<String>,
 }
 
@@ -76,9 +83,7 @@ impl Server {
         let tasks = client.tasks().await.map(|tasks| tasks.into_iter().collect());
         Self { client, fact, records, tasks }
     }
-}
 
-impl Server {
     pub(super) fn address(&self) -> String {
         self.client.address().to_owned()
     }
@@ -93,6 +98,44 @@ impl Server {
     }
 }
 
+// === impl Processes ===
+
+impl Processes {
+    fn read() -> Self {
+        match procfs::all() {
+            Ok(all) => Self::of(all),
+            Err(error) => Self::Unknown(chain(&error)),
+        }
+    }
+
+    pub(super) fn of(all: Vec<ProcessFact>) -> Self {
+        Self::Known { runtime: procfs::runtime_processes(&all), all }
+    }
+
+    /// Those of container runtimes, as far as known.
+    pub(super) fn runtime(&self) -> &[RuntimeProcess] {
+        match self {
+            Self::Known { runtime, .. } => runtime,
+            Self::Unknown(_) => &[],
+        }
+    }
+
+    /// The ancestors of a process, nearest first, as far as known.
+    pub(super) fn ancestors(&self, tgid: Tgid) -> Vec<&ProcessFact> {
+        match self {
+            Self::Known { all, .. } => procfs::ancestors(all, tgid),
+            Self::Unknown(_) => vec![],
+        }
+    }
+
+    pub(super) const fn unknown(&self) -> Option<&String> {
+        match self {
+            Self::Known { .. } => None,
+            Self::Unknown(reason) => Some(reason),
+        }
+    }
+}
+
 // === impl Scene ===
 
 impl Scene {
@@ -100,18 +143,13 @@ impl Scene {
     /// second look.
     pub(super) async fn gather(sources: &Sources) -> Self {
         let mut scene = Self {
-            processes: vec![],
-            runtime: vec![],
+            processes: Processes::read(),
             servers: vec![],
             bundles: vec![],
             binaries: BTreeSet::new(),
-            blind: None,
+            unseen_sockets: None,
             problems: vec![],
         };
-        match procfs::all() {
-            Ok(processes) => scene.runtime = procfs::runtime_processes(&processes),
-            Err(error) => scene.blind = Some(error.to_string()),
-        }
         scene.binaries = binaries::installed(&scene.live_shims().collect::<Vec<_>>());
         scene.ask_servers(sources).await;
         scene.list_bundles(sources);
@@ -126,12 +164,18 @@ impl Scene {
                     self.servers.push(Server::ask(address).await);
                 }
             }
-            Lookup::NotFound => self.blind = Some(format!("{SOCKET_TABLE} does not exist")),
-            Lookup::Unavailable(reason) => self.blind = Some(reason),
+            Lookup::NotFound => self.unseen_sockets = Some(format!("{SOCKET_TABLE} does not exist")),
+            Lookup::Unavailable(reason) => self.unseen_sockets = Some(reason),
         }
         let down = self.servers.iter().filter_map(|server| server.health().unavailable().cloned());
         self.problems.extend(down);
-        self.problems.extend(self.blind.clone());
+        let blind: Vec<String> = self.blind().cloned().collect();
+        self.problems.extend(blind);
+    }
+
+    /// Why this moment proves nothing.
+    pub(super) fn blind(&self) -> impl Iterator<Item = &String> {
+        self.processes.unknown().into_iter().chain(&self.unseen_sockets)
     }
 
     fn list_bundles(&mut self, sources: &Sources) {
@@ -148,7 +192,7 @@ impl Scene {
     }
 
     pub(super) fn live_shims(&self) -> impl Iterator<Item = Shim<'_>> {
-        self.runtime.iter().filter_map(|process| match &process.role {
+        self.processes.runtime().iter().filter_map(|process| match &process.role {
             RuntimeRole::Shim { namespace, id, address } => {
                 Some(Shim { process: &process.process, namespace, id, address })
             }
