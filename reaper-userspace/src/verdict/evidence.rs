@@ -22,7 +22,7 @@ pub(super) fn collect(sighting: &Sighting, kind: LeakKind) -> Vec<Evidence> {
     evidence.extend(answers(sighting));
     evidence.extend(files(sighting));
     evidence.push(population(sighting, kind));
-    if sighting.in_flight.is_empty() && sighting.supervisors.is_empty() {
+    if sighting.unreadable.is_empty() && sighting.in_flight.is_empty() && sighting.supervisors.is_empty() {
         evidence.push(Evidence {
             source: Source::Procfs,
             what: "no runtime command for it is running".to_owned(),
@@ -53,13 +53,14 @@ fn provenance(sighting: &Sighting) -> Evidence {
 }
 
 fn answers(sighting: &Sighting) -> Vec<Evidence> {
-    let key = &sighting.container;
-    let runtimes = sighting.runtimes.iter().filter(|runtime| runtime.task.is_not_found()).map(|runtime| {
-        let record = if runtime.record.is_not_found() { "no record" } else { "a record, but" };
-        Evidence {
-            source: Source::Containerd,
-            what: format!("{record} and no task {key} at {}", runtime.address).replace("but and", "but"),
-        }
+    let runtimes = sighting.runtimes.iter().filter_map(|runtime| {
+        let what = match (&runtime.record, &runtime.task) {
+            (Lookup::Found(()), Lookup::NotFound) => "has a record of the container, but no task",
+            (Lookup::NotFound, Lookup::NotFound) => "has neither record nor task of the container",
+            (Lookup::Unavailable(_), Lookup::NotFound) => "has no task of the container",
+            (_, Lookup::Found(_) | Lookup::Unavailable(_)) => return None,
+        };
+        Some(Evidence { source: Source::Containerd, what: format!("{} {what}", runtime.address) })
     });
     let shims = sighting.shims.iter().filter(|shim| shim.task.is_not_found()).map(|shim| Evidence {
         source: Source::Shim,
