@@ -104,10 +104,15 @@ impl Judge {
 /// True if an intent is about something else than a leak, or names a process that was there before the demo.
 fn touches_others(intent: &Value, stage: &Stage, others: &Watch) -> bool {
     let container = text(intent, "/target/container");
-    let procs = intent.pointer("/before/procs").and_then(Value::as_array).map(Vec::as_slice);
-    let pids = procs.unwrap_or_default().iter().filter_map(|process| process.get("pid")?.as_u64());
-    let named = pids.filter_map(|pid| u32::try_from(pid).ok()).any(|pid| others.has(pid));
+    // A record that does not say whom it is about is no proof of innocence.
+    let named = pids(intent).is_none_or(|pids| pids.into_iter().any(|pid| others.has(pid)));
     named || !stage.leaks.iter().any(|leak| leak.id == container)
+}
+
+/// The processes that an intent names; `None` if it does not say.
+fn pids(intent: &Value) -> Option<Vec<u32>> {
+    let processes = intent.pointer("/before/processes")?.as_array()?;
+    processes.iter().map(|process| u32::try_from(process.get("pid")?.as_u64()?).ok()).collect()
 }
 
 /// A field for people and comparisons: text without quotes, `-` if there is none.
@@ -121,4 +126,19 @@ pub(super) fn text(record: &Value, pointer: &str) -> String {
 
 fn number(record: &Value, pointer: &str) -> Option<f64> {
     record.pointer(pointer)?.as_f64()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn an_intent_names_its_processes_or_counts_as_silent() {
+        let intent =
+            json!({"before": {"populated": "yes", "processes": [{"pid": 7, "start": 1}, {"pid": 9}]}});
+        assert_eq!(pids(&intent), Some(vec![7, 9]));
+        assert_eq!(pids(&json!({"before": {"procs": []}})), None);
+        assert_eq!(pids(&json!({"before": {"processes": [{"start": 1}]}})), None);
+    }
 }
