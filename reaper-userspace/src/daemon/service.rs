@@ -24,6 +24,7 @@ use crate::admin::{Admin, Health};
 use crate::cgroupfs::CgroupDir;
 use crate::ident::{CgroupRef, Lookup};
 use crate::metrics::{BuildInfo, Component, Metrics, ResyncTrigger, Word as _};
+use crate::policy::Mode;
 use crate::time::BootTime;
 
 /// The main loop turns at least this often, or the daemon counts as stuck.
@@ -158,6 +159,8 @@ impl Service {
         metrics.probe.set_level(hints.level());
         metrics.daemon.component_up.set(Component::Ebpf, f64::from(u8::from(hints.is_live())));
         metrics.daemon.component_up.set(Component::Cgroupfs, 1.0);
+        let enforces = engine.policy().mode == Mode::Enforce && lock.is_some();
+        metrics.daemon.enforcing.set(f64::from(u8::from(enforces)));
         let schedule = Schedule::new(settings.interval, clock::boot());
         tracing::info!(
             mode = ?engine.policy().mode, probes = hints.level().as_str(), audit = %settings.audit_log.display(),
@@ -180,13 +183,8 @@ impl Service {
         let Some(listen) = self.settings.listen else { return Ok(None) };
         let names = Component::ALL.iter().map(|component| component.word());
         let health = Health::new(names, Arc::new(clock::boot), HEARTBEAT_LIMIT);
-        if self.hints.is_live() {
-            health.ok(Component::Ebpf.word());
-        } else {
-            // Slower, but complete: not a reason to be taken out of service.
-            health.ok(Component::Ebpf.word());
-            tracing::info!("running without probes, every {:?}", self.settings.interval);
-        }
+        // Without probes it is slower, and as sure: not a reason to be taken out of service.
+        health.ok(Component::Ebpf.word());
         health.ok(Component::Cgroupfs.word());
         let metrics = self.metrics.clone();
         let page = Arc::new(move || metrics.render().map_err(|error| crate::kernel::chain(&error)));

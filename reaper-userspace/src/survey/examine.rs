@@ -7,7 +7,8 @@ use super::scene::{Scene, Server, Shim, Sources};
 use super::{binaries, relatives};
 use crate::cgroupfs::Layout;
 use crate::fact::{
-    BundleFact, CgroupTree, MountFact, Ownership, ProcessFact, RuntimeAnswer, ShimAnswer, Sighting,
+    BundleFact, CgroupTree, MountFact, Ownership, ProcessFact, ProcessState, RuntimeAnswer, ShimAnswer,
+    Sighting,
 };
 use crate::ident::{ContainerKey, Lookup, ProcessKey};
 use crate::runtime::{bundle, runc, shim};
@@ -79,12 +80,23 @@ fn members(trees: &[CgroupTree], unreadable: &mut Vec<String>) -> Vec<ProcessFac
     let mut facts = vec![];
     for key in keys {
         match procfs::read(key.tgid) {
-            Lookup::Found(fact) if fact.key == key => facts.push(fact),
+            Lookup::Found(fact) if fact.key == key => {
+                unreadable.extend(hidden_program(&fact));
+                facts.push(fact);
+            }
             Lookup::Found(_) | Lookup::NotFound => {}
             Lookup::Unavailable(reason) => unreadable.push(reason),
         }
     }
     facts
+}
+
+/// Which program a member runs decides whether it may be killed: one that cannot be told is no answer. Kernel threads
+/// and processes on their way out have none.
+fn hidden_program(member: &ProcessFact) -> Option<String> {
+    let has_none = member.kernel_thread || matches!(member.state, ProcessState::Zombie | ProcessState::Dead);
+    let hidden = member.exe.is_none() && !has_none;
+    hidden.then(|| format!("the program of process {} cannot be read (CAP_SYS_PTRACE?)", member.key.tgid))
 }
 
 fn runtime_inits(question: &Question<'_>, members: &[ProcessFact]) -> Vec<ProcessKey> {

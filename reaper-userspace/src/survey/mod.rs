@@ -107,12 +107,15 @@ impl Survey {
         look
     }
 
-    /// Looks at one container, asking everybody anew. `NotFound` if it has no cgroup any more.
+    /// Looks at one container, asking everybody anew. `NotFound` if it has no cgroup any more; `Unavailable` if
+    /// nothing ties it to one, which can also be a bundle or record that could not be read.
     pub async fn look_at(&self, container: &ContainerKey, remembered: &[Seen]) -> Lookup<Sighting> {
         let scene = Scene::gather(&self.sources).await;
         let candidates = candidates::all(&scene, remembered);
         let Some(candidate) = candidates.iter().find(|candidate| candidate.container == *container) else {
-            return Lookup::NotFound;
+            let why =
+                scene.problems.first().map_or("neither bundle nor record names it any more", String::as_str);
+            return Lookup::Unavailable(format!("{container} is tied to no cgroup: {why}"));
         };
         self.examine(candidate, &candidates, &scene).await.map_or(Lookup::NotFound, Lookup::Found)
     }
