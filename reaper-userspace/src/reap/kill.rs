@@ -1,8 +1,8 @@
 //! Kills every process of a leaked container's trees, and waits until they are gone.
 //!
-//! One round: hold members (`members`) → `cgroup.kill` where the kernel has it, SIGKILL by pidfd otherwise and for
-//! whatever an earlier round left (`cgroup.kill` misses a process whose leader thread has exited: seen on 6.1, 6.18
-//! and 7.2, not on 6.12.117, so the effect is tested and never the version) → thaw → wait for the pidfds. Rounds
+//! One round: hold members (`members`) → `cgroup.kill` where the kernel has it, which no fork escapes → SIGKILL by
+//! pidfd (`cgroup.kill` misses a process whose leader thread has exited: seen on 6.1, 6.18 and 7.2, not on 6.12.117,
+//! so no version is asked) → thaw → wait for the pidfds. Rounds
 //! repeat until nothing is populated or the deadline has come.
 
 use std::collections::BTreeSet;
@@ -86,13 +86,13 @@ fn one_round(
     if let (0, Some(stranger)) = (round, strangers.first()) {
         return Err(format!("process {stranger} came from outside after the verdict, nothing was killed"));
     }
-    let whole = trees.iter().filter(|tree| cgroup_kill(tree)).count();
-    killing.by_cgroup_kill |= whole > 0;
-    // On hybrid nodes cgroup.kill reaches only what v2 lists; the freezer's members need their own signal.
-    if whole < trees.len() || round > 0 {
-        for handle in &handles {
-            signal(handle)?;
-        }
+    for tree in trees {
+        killing.by_cgroup_kill |= cgroup_kill(tree);
+    }
+    // cgroup.kill reaches only what v2 lists, and misses a process without its leader thread: each member gets a
+    // signal of its own at once, as waiting for what was missed would use up the bound.
+    for handle in &handles {
+        signal(handle)?;
     }
     let blocked = frozen.as_ref().and_then(super::freezer::Thaw::now);
     let until = timing.deadline;
@@ -141,7 +141,12 @@ fn strangers(handles: &[PidHandle], known: &BTreeSet<ProcessKey>) -> Vec<Process
     while !strangers.is_empty() {
         let before = strangers.len();
         strangers.retain(|key| {
-            let parent = procfs::read(key.tgid).found().and_then(|process| process.parent);
+            let parent = match procfs::read(key.tgid) {
+                Lookup::Found(process) if process.key == *key => process.parent,
+                // It has ended meanwhile: nobody is there to be protected.
+                Lookup::Found(_) | Lookup::NotFound => return false,
+                Lookup::Unavailable(_) => None,
+            };
             let related = parent.is_some_and(|parent| familiar.contains(&parent));
             if related {
                 familiar.insert(key.tgid);
