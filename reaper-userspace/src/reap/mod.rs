@@ -222,6 +222,7 @@ impl Run {
         match mounts::unmount(mount, &procfs::start_of, self.timing.deadline) {
             Ok(Unmount::Unmounted | Unmount::AlreadyGone) => Ok(()),
             Ok(Unmount::OtherMount(id)) => Err(format!("mount {id} is there now and was left alone")),
+            Err(error) if error.is_busy() => Err(format!("{}{}", chain(&error), holders_of(mount))),
             Err(error) => Err(chain(&error)),
         }
     }
@@ -247,6 +248,26 @@ impl Run {
             .map(|target| format!("{}:{}", target.hierarchy_name, target.path))
             .collect();
         self.report
+    }
+}
+
+/// Who keeps a mount busy from another mount namespace, in words: for people, who have to end it.
+fn holders_of(mount: &MountFact) -> String {
+    const NAMED: usize = 5;
+    let found = match procfs::all() {
+        Ok(processes) => mounts::holders(&mount.target, mount.namespace_of, &processes),
+        Err(error) => Lookup::Unavailable(chain(&error)),
+    };
+    match found {
+        Lookup::Found(holders) if holders.processes.is_empty() => String::new(),
+        Lookup::Found(holders) => {
+            let named: Vec<String> = holders.processes.iter().take(NAMED).map(ToString::to_string).collect();
+            let more = holders.processes.len().saturating_sub(NAMED);
+            let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+            format!("; seen from other mount namespaces by process {}{more}", named.join(", "))
+        }
+        Lookup::NotFound => String::new(),
+        Lookup::Unavailable(reason) => format!("; who holds it is not known: {reason}"),
     }
 }
 
