@@ -61,7 +61,7 @@ struct Service {
     settings: Settings,
     /// Earliest event that no look has followed yet.
     hinted: Option<BootTime>,
-    _lock: Option<Lock>,
+    lock: Option<Lock>,
 }
 
 /// What ends the loop.
@@ -166,17 +166,7 @@ impl Service {
             mode = ?engine.policy().mode, probes = hints.level().as_str(), audit = %settings.audit_log.display(),
             "cgroup-reaper {} started", env!("CARGO_PKG_VERSION")
         );
-        Ok(Self {
-            engine,
-            reaping,
-            hints,
-            schedule,
-            metrics,
-            health: None,
-            settings,
-            hinted: None,
-            _lock: lock,
-        })
+        Ok(Self { engine, reaping, hints, schedule, metrics, health: None, settings, hinted: None, lock })
     }
 
     async fn admin(&mut self) -> anyhow::Result<Option<Admin>> {
@@ -227,6 +217,7 @@ impl Service {
 
     /// Looks, and acts on what is permitted; returns the number of acts.
     async fn round(&mut self, trigger: ResyncTrigger) -> anyhow::Result<(Round, usize)> {
+        self.take_over();
         let before = self.hints.covered();
         let lost = self.hints.cover();
         if lost {
@@ -244,10 +235,26 @@ impl Service {
             // What was reaped should be gone now: look.
             self.schedule.hint(clock::boot());
         }
-        if let Err(error) = self.engine.memory().save(&self.settings.state_dir) {
+        // One writer: two would take each other's new file away.
+        if self.lock.is_some()
+            && let Err(error) = self.engine.memory().save(&self.settings.state_dir)
+        {
             tracing::warn!(error = %crate::kernel::chain(&error), "cannot keep the memory; a restart begins anew");
         }
         Ok((round, acted))
+    }
+
+    /// Tries the lock again, if another process had it.
+    fn take_over(&mut self) {
+        if self.lock.is_none() {
+            self.lock = lock::take(&self.settings.state_dir).unwrap_or_else(|error| {
+                tracing::warn!(%error, "cannot try the lock again");
+                None
+            });
+            if self.lock.is_some() {
+                self.reaping.resume(&self.engine, &self.settings);
+            }
+        }
     }
 
     fn show_health(&self, round: &Round) {

@@ -101,6 +101,18 @@ impl Reaping {
         Ok(reaping)
     }
 
+    /// The lock is ours now: acts as one that was first. Without an audit log it goes on observing.
+    pub(super) fn resume(&mut self, engine: &Engine, settings: &Settings) {
+        tracing::info!("the other cgroup-reaper has ended");
+        self.paused = None;
+        if self.journal.is_err()
+            && let Err(error) = self.open(engine, settings)
+        {
+            tracing::error!(error = %chain(&error), "nothing is reaped without an audit log");
+            self.journal = Err(chain(&error));
+        }
+    }
+
     fn open(&mut self, engine: &Engine, settings: &Settings) -> Result<(), AuditError> {
         let node = Node { boot: engine.boot().to_owned(), name: settings.node.clone() };
         let (mut journal, open) = journal::open(&settings.audit_log, node)?;
