@@ -159,8 +159,6 @@ impl Service {
         metrics.probe.set_level(hints.level());
         metrics.daemon.component_up.set(Component::Ebpf, f64::from(u8::from(hints.is_live())));
         metrics.daemon.component_up.set(Component::Cgroupfs, 1.0);
-        let enforces = engine.policy().mode == Mode::Enforce && lock.is_some();
-        metrics.daemon.enforcing.set(f64::from(u8::from(enforces)));
         let schedule = Schedule::new(settings.interval, clock::boot());
         tracing::info!(
             mode = ?engine.policy().mode, probes = hints.level().as_str(), audit = %settings.audit_log.display(),
@@ -261,6 +259,8 @@ impl Service {
         let down = round.look.containerds.values().find_map(Lookup::unavailable);
         self.metrics.daemon.component_up.set(Component::Containerd, f64::from(u8::from(down.is_none())));
         let audit = self.reaping.audit_down();
+        let enforces = self.engine.policy().mode == Mode::Enforce && self.lock.is_some() && audit.is_none();
+        self.metrics.daemon.enforcing.set(f64::from(u8::from(enforces)));
         self.metrics.daemon.component_up.set(Component::Audit, f64::from(u8::from(audit.is_none())));
         let Some(health) = &self.health else { return };
         match down {
