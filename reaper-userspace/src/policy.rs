@@ -5,13 +5,13 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::ident::{ContainerId, Namespace};
 use crate::leak::LeakKind;
 
 /// Whether an act is carried out or only described.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Mode {
     /// Full verdicts and plans, no act.
@@ -22,7 +22,7 @@ pub enum Mode {
 }
 
 /// How many incidents may be reaped.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Budget {
     /// Reaps within any sixty seconds.
     pub per_minute: u32,
@@ -32,7 +32,7 @@ pub struct Budget {
 }
 
 /// The operator's policy.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Policy {
     /// Mode for every kind.
     pub mode: Mode,

@@ -1,11 +1,11 @@
 //! Cgroups as read from a hierarchy.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::ident::{CgroupPath, CgroupRef, Lookup, ProcessKey, Tgid};
 
 /// What a hierarchy is for, which decides how a tree in it is killed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Controllers {
     /// cgroup v2: has `cgroup.events`, and `cgroup.kill` since Linux 5.14.
@@ -17,7 +17,7 @@ pub enum Controllers {
 }
 
 /// State of a cgroup's freezer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Freeze {
     /// Tasks run.
@@ -31,7 +31,7 @@ pub enum Freeze {
 }
 
 /// One cgroup of a tree.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CgroupNode {
     /// Its identity.
     pub cgroup: CgroupRef,
@@ -46,7 +46,7 @@ pub struct CgroupNode {
 }
 
 /// A cgroup and everything below it, in one hierarchy.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CgroupTree {
     /// What the hierarchy is for.
     pub controllers: Controllers,

@@ -8,7 +8,7 @@ use super::{
     BundleFact, CgroupTree, Controllers, Freeze, MountFact, ProcessFact, RuncState, RuntimeAnswer,
     RuntimeProcess, ShimAnswer,
 };
-use crate::ident::{CgroupPath, CgroupRef, ContainerId, ContainerKey, Lookup, ProcessKey};
+use crate::ident::{CgroupPath, CgroupRef, ContainerId, ContainerKey, Lookup, ProcessKey, exact};
 
 /// Why we know that a cgroup belongs to a container of our containerd. Strongest first; a name is not enough.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -17,6 +17,7 @@ pub enum Provenance {
     /// The bundle's `config.json` names it.
     Bundle {
         /// The bundle.
+        #[serde(with = "exact")]
         path: PathBuf,
     },
     /// The container record's spec names it.
@@ -45,7 +46,7 @@ pub struct Seen {
 }
 
 /// One look at one container whose cgroup exists in at least one hierarchy.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sighting {
     /// The container.
     pub container: ContainerKey,

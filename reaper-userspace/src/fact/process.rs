@@ -2,12 +2,12 @@
 
 use std::path::PathBuf;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
-use crate::ident::{ContainerId, Namespace, ProcessKey, Tgid};
+use crate::ident::{ContainerId, Namespace, ProcessKey, Tgid, exact};
 
 /// Scheduler state, from field 3 of `/proc/PID/stat`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ProcessState {
     /// R
@@ -27,7 +27,7 @@ pub enum ProcessState {
 }
 
 /// One process.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProcessFact {
     /// Which incarnation.
     pub key: ProcessKey,
@@ -38,6 +38,7 @@ pub struct ProcessFact {
     /// Scheduler state.
     pub state: ProcessState,
     /// Target of `/proc/PID/exe`; `None` for kernel threads, zombies and when not permitted.
+    #[serde(with = "exact::optional")]
     pub exe: Option<PathBuf>,
     /// Argument vector, lossily decoded; empty for kernel threads and zombies.
     pub argv: Vec<String>,
@@ -46,7 +47,7 @@ pub struct ProcessFact {
 }
 
 /// A file by identity, whatever it is called in whichever mount namespace.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct FileId {
     /// `st_dev`
     pub device: u64,
@@ -55,7 +56,7 @@ pub struct FileId {
 }
 
 /// What a process of a container runtime is doing.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RuntimeRole {
     /// A shim that serves a group of tasks: `-namespace NS -id ID -address SOCKET`.
@@ -76,7 +77,7 @@ pub enum RuntimeRole {
 }
 
 /// A process of a container runtime.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RuntimeProcess {
     /// The process.
     pub process: ProcessFact,

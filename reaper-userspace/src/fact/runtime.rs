@@ -2,12 +2,12 @@
 
 use std::path::PathBuf;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
-use crate::ident::{CgroupPath, ContainerId, ContainerKey, Lookup, ProcessKey, Tgid};
+use crate::ident::{CgroupPath, ContainerId, ContainerKey, Lookup, ProcessKey, Tgid, exact};
 
 /// Whether a containerd is one the operator asked us to work for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Ownership {
     /// Configured, or the default address.
@@ -17,7 +17,7 @@ pub enum Ownership {
 }
 
 /// Status of a task, as containerd and shims report it (`api/types/task/task.proto`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TaskStatus {
     /// Also what containerd says of a create in flight and of a shim that does not answer.
@@ -35,14 +35,14 @@ pub enum TaskStatus {
 }
 
 /// The containerd process behind a socket.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ServerFact {
     /// Its incarnation: a restart changes it.
     pub process: ProcessKey,
 }
 
 /// A container record of containerd, reduced to what correlation needs.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ContainerRecord {
     /// The container.
     pub key: ContainerKey,
@@ -53,7 +53,7 @@ pub struct ContainerRecord {
 }
 
 /// How far `runc create` came, read from which files the bundle has (`init.pid` is written last).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CreateProgress {
     /// No `options.json`: this bundle never ran runc, so it has no cgroup.
@@ -65,11 +65,12 @@ pub enum CreateProgress {
 }
 
 /// A bundle directory `STATE/io.containerd.runtime.v2.task/NS/ID`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BundleFact {
     /// The container it is for.
     pub key: ContainerKey,
     /// The directory.
+    #[serde(with = "exact")]
     pub path: PathBuf,
     /// The cgroup that its `config.json` names, resolved with the driver that its `options.json` names.
     pub cgroup: Lookup<CgroupPath>,
@@ -82,9 +83,10 @@ pub struct BundleFact {
 }
 
 /// `state.json` of runc (or `status` of crun) below the runtime's root.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RuncState {
     /// The file.
+    #[serde(with = "exact")]
     pub path: PathBuf,
     /// Init as recorded; `None` while a create is under way (runc 1.3.1 to 1.3.4 write -1).
     pub init: Option<ProcessKey>,
@@ -93,7 +95,7 @@ pub struct RuncState {
 }
 
 /// What one containerd said about one container.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RuntimeAnswer {
     /// gRPC address.
     pub address: String,
@@ -111,7 +113,7 @@ pub struct RuntimeAnswer {
 }
 
 /// What one live shim said about one container.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ShimAnswer {
     /// The shim.
     pub process: ProcessKey,
@@ -124,13 +126,14 @@ pub struct ShimAnswer {
 }
 
 /// A mount at or below a bundle's rootfs, in the mount namespace of the containerd that made it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MountFact {
     /// Mount id in that namespace; the kernel gives it to the next mount as soon as this one is gone.
     pub mount_id: u32,
     /// The id that no other mount of this boot gets; `None` before Linux 6.8 and for a covered mount.
     pub unique_id: Option<u64>,
     /// Mount point in that namespace.
+    #[serde(with = "exact")]
     pub target: PathBuf,
     /// A process in that mount namespace.
     pub namespace_of: ProcessKey,

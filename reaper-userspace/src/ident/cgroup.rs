@@ -7,6 +7,8 @@ use std::path::{Component, Path, PathBuf};
 
 use serde::{Deserialize, Serialize, Serializer};
 
+use super::exact;
+
 /// The id of a cgroup: the kernel's `kn->id`, equal to the inode number of its directory on 64-bit machines.
 ///
 /// Unique for a boot within one hierarchy (`fs/kernfs/dir.c:__kernfs_new_node` bumps the high half on wrap);
@@ -32,8 +34,9 @@ pub struct CgroupRef {
 /// A cgroup's path below the root of its hierarchy: absolute, lexically clean, never the way out.
 ///
 /// A path names a place, not a cgroup: after rmdir and mkdir another cgroup has the same path.
+/// In JSON it is spelt as [`exact`] has it, so that a name that is no UTF-8 comes back as the same name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
-#[serde(try_from = "PathBuf")]
+#[serde(try_from = "exact::Exact")]
 pub struct CgroupPath(PathBuf);
 
 /// Why a path is not accepted as a cgroup path.
@@ -151,6 +154,14 @@ impl TryFrom<PathBuf> for CgroupPath {
     }
 }
 
+impl TryFrom<exact::Exact> for CgroupPath {
+    type Error = CgroupPathError;
+
+    fn try_from(exact::Exact(path): exact::Exact) -> Result<Self, CgroupPathError> {
+        Self::try_from(path)
+    }
+}
+
 impl TryFrom<&str> for CgroupPath {
     type Error = CgroupPathError;
 
@@ -177,7 +188,7 @@ impl fmt::Display for CgroupPath {
 
 impl Serialize for CgroupPath {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(&self.0.to_string_lossy())
+        exact::serialize(&self.0, serializer)
     }
 }
 
@@ -213,6 +224,17 @@ mod tests {
     #[test]
     fn control_bytes_are_escaped_for_people() {
         assert_eq!(CgroupPath::try_from("/a\u{1b}[2Jb").unwrap().to_string(), "/a\\u{1b}[2Jb");
+    }
+
+    #[test]
+    fn a_name_that_is_no_text_comes_back_from_json_and_no_way_out_does() {
+        let path = CgroupPath::root().child(OsStr::from_bytes(b"a\xff\x1b")).unwrap();
+        let json = serde_json::to_string(&path).unwrap();
+        assert_eq!(json, r#""/a\u0000ff\u001b""#);
+        assert_eq!(serde_json::from_str::<CgroupPath>(&json).unwrap(), path);
+        for bad in [r#""a""#, r#""/a/..""#, r#""/\u00002e\u00002e""#, r#""/a\u00000a""#, r#""/a\u0000""#] {
+            assert!(serde_json::from_str::<CgroupPath>(bad).is_err(), "{bad}");
+        }
     }
 
     proptest! {

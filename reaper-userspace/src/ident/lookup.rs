@@ -1,11 +1,11 @@
 //! The three answers a source can give.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// What a source said about one thing.
 ///
 /// The type exists so that an error can never be read as absence: the fatal mistake of a reaper.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Lookup<T> {
     /// The source has it.

@@ -10,6 +10,7 @@
 
 mod cgroup;
 mod container;
+pub mod exact;
 mod leak;
 mod lookup;
 mod process;

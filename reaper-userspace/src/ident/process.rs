@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 ///
 /// The number alone is no identity: it is reused. See [`ProcessKey`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(transparent)]
+#[serde(try_from = "i64")]
 pub struct Tgid(u32);
 
 /// Start time of a process in clock ticks (10 ms) since boot, as in field 22 of `/proc/PID/stat`.
@@ -43,6 +43,14 @@ impl Tgid {
     /// The number.
     pub const fn get(self) -> u32 {
         self.0
+    }
+}
+
+impl TryFrom<i64> for Tgid {
+    type Error = String;
+
+    fn try_from(raw: i64) -> Result<Self, String> {
+        Self::new(raw).ok_or_else(|| format!("{raw} is no process number"))
     }
 }
 
@@ -101,6 +109,8 @@ mod tests {
             assert_eq!(Tgid::new(raw), None, "{raw}");
         }
         assert_eq!(Tgid::new(1), Some(Tgid::INIT));
+        assert_eq!(serde_json::from_str::<Tgid>("1").ok(), Some(Tgid::INIT));
+        assert!(serde_json::from_str::<Tgid>("0").is_err());
     }
 
     #[test]

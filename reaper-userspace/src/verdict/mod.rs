@@ -20,6 +20,8 @@ pub use evidence::Evidence;
 pub use guards::{Case, RULES, Rule};
 pub use proof::LeakProof;
 
+use serde::{Deserialize, Serialize};
+
 use crate::fact::Sighting;
 use crate::inventory::History;
 use crate::leak::{Cause, Guard, LeakKind, LeakState};
@@ -27,7 +29,8 @@ use crate::policy::Policy;
 use crate::time::BootTime;
 
 /// Whether what the verdict rests on is up to date.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Freshness {
     /// No event was lost since the last full look.
     Fresh,
@@ -36,7 +39,7 @@ pub enum Freshness {
 }
 
 /// One reason not to act.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Veto {
     /// Which guard.
     pub guard: Guard,
