@@ -6,29 +6,20 @@
 use std::sync::Arc;
 
 use super::clock;
+use super::judge::Court;
+pub use super::judge::Judged;
 use super::memory::Memory;
+use super::trace::{Recorder, Scope, Setting};
 use crate::cgroupfs::Layout;
 use crate::fact::{Seen, Sighting};
-use crate::ident::{ContainerKey, LeakId, Lookup};
-use crate::inventory::{History, Inventory, Look};
+use crate::ident::{ContainerKey, Lookup};
+use crate::inventory::Inventory;
+use crate::kernel::chain;
 use crate::leak::Guard;
 use crate::policy::Policy;
 use crate::survey::{self, Survey};
 use crate::time::BootTime;
-use crate::verdict::{Freshness, LeakProof, Verdict, Veto, assess, conclude};
-
-/// One container, looked at and judged.
-#[derive(Clone, Debug)]
-pub struct Judged {
-    /// Its short name.
-    pub id: LeakId,
-    /// The facts.
-    pub sighting: Sighting,
-    /// What was known over time.
-    pub history: History,
-    /// The judgement.
-    pub verdict: Verdict,
-}
+use crate::verdict::{Freshness, LeakProof, Verdict, Veto};
 
 /// What one round found.
 #[derive(Debug)]
@@ -51,6 +42,7 @@ pub struct Engine {
     boot: String,
     inventory: Inventory,
     seen: Vec<Seen>,
+    recorder: Option<Recorder>,
 }
 
 // === impl Engine ===
@@ -59,7 +51,13 @@ impl Engine {
     /// Begins with what was remembered.
     pub fn new(survey: Survey, policy: Policy, memory: Memory) -> Self {
         let Memory { boot, seen, inventory } = memory;
-        Self { survey, policy, boot, inventory, seen }
+        Self { survey, policy, boot, inventory, seen, recorder: None }
+    }
+
+    /// Records every look from now on.
+    #[must_use]
+    pub fn recording(self, recorder: Option<Recorder>) -> Self {
+        Self { recorder, ..self }
     }
 
     /// The operator's policy.
@@ -94,8 +92,10 @@ impl Engine {
         let mut look = self.survey.look(&self.seen).await;
         self.seen = std::mem::take(&mut look.seen);
         let sightings = std::mem::take(&mut look.sightings);
+        let now = clock::boot();
+        self.record(&sightings, now, Scope::Node, freshness);
         let judged: Vec<Judged> =
-            sightings.into_iter().map(|sighting| self.judge(sighting, freshness)).collect();
+            sightings.into_iter().map(|sighting| self.judge(sighting, freshness, now)).collect();
         let gone = self.inventory.retain(|key| judged.iter().any(|one| one.sighting.container == *key));
         Round { at, judged, look, gone }
     }
@@ -114,7 +114,9 @@ impl Engine {
             }
             Lookup::Unavailable(reason) => return Err(veto(Guard::SourceUnavailable, reason)),
         };
-        match self.judge(sighting, freshness).verdict {
+        let now = clock::boot();
+        self.record(std::slice::from_ref(&sighting), now, Scope::Recheck, freshness);
+        match self.judge(sighting, freshness, now).verdict {
             Verdict::Leaked(proof) => Ok(*proof),
             Verdict::Live(owner) => Err(veto(Guard::KnownToRuntime, owner)),
             Verdict::Held { vetoes, .. } => Err(vetoes.into_iter().next().unwrap_or_else(|| {
@@ -123,13 +125,16 @@ impl Engine {
         }
     }
 
-    fn judge(&mut self, sighting: Sighting, freshness: &Freshness) -> Judged {
-        let now = clock::boot();
-        let assessment = assess(&sighting, &self.policy, freshness);
-        let look = if assessment.vetoes.is_empty() { Look::Clean } else { Look::Guarded };
-        let history = self.inventory.note(&sighting, look, now);
-        let verdict = conclude(&sighting, assessment, &history, &self.policy, now);
-        let id = LeakId::of(&sighting.container, &sighting.cgroup);
-        Judged { id, sighting, history, verdict }
+    fn judge(&mut self, sighting: Sighting, freshness: &Freshness, now: BootTime) -> Judged {
+        Court { policy: &self.policy, freshness, now }.judge(&mut self.inventory, sighting)
+    }
+
+    fn record(&mut self, sightings: &[Sighting], at: BootTime, scope: Scope, freshness: &Freshness) {
+        let Some(recorder) = &mut self.recorder else { return };
+        let setting = Setting { at, scope, freshness, policy: &self.policy };
+        if let Err(error) = recorder.add(&setting, &self.inventory, sightings) {
+            tracing::warn!(error = chain(&error), "the recording ends here, the work goes on");
+            self.recorder = None;
+        }
     }
 }

@@ -1,13 +1,14 @@
 //! Wires the parts: the only module that knows all of them.
 //!
 //! [`engine`] looks and judges, [`act`] carries out one plan; [`service`] is the loop around both, fed with kernel
-//! events by `hints` and told by `schedule` when to look.
+//! events by `hints` and told by `schedule` when to look. [`trace`] records looks and judges them again.
 
 pub mod act;
 pub mod clock;
 pub mod engine;
 mod hints;
 pub mod journal;
+mod judge;
 mod lock;
 pub mod memory;
 mod records;
@@ -15,5 +16,6 @@ mod report;
 mod schedule;
 pub mod service;
 mod sweep;
+pub mod trace;
 
 pub use sweep::Tally;
