@@ -8,6 +8,7 @@ mod item;
 mod options;
 mod output;
 mod reap;
+mod replay;
 mod run;
 mod scan;
 mod version;
@@ -51,6 +52,8 @@ enum Command {
     Explain(explain::Args),
     /// Reap leaks now, through the same guards
     Reap(reap::Args),
+    /// Judge a recorded trace anew; touches and asks nothing on this node
+    Replay(replay::Args),
     /// Check kernel, cgroups, probes, permissions and sockets, with a remedy for each problem
     Doctor(doctor::Args),
     /// Print the version
@@ -71,6 +74,7 @@ pub fn main(cli: Cli) -> anyhow::Result<Status> {
             Command::Scan(args) => scan::run(args).await,
             Command::Explain(args) => explain::run(args).await,
             Command::Reap(args) => reap::run(args).await,
+            Command::Replay(args) => replay::run(args).await,
             Command::Doctor(args) => doctor::run(args).await,
             Command::Version(args) => version::run(&args),
         }

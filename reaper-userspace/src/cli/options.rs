@@ -9,6 +9,7 @@ use jiff::SignedDuration;
 
 use crate::daemon::engine::Engine;
 use crate::daemon::memory::Memory;
+use crate::daemon::trace::{RecordError, Recorder};
 use crate::ident::{ContainerId, Namespace};
 use crate::policy::Policy;
 use crate::survey::{Sources, Survey};
@@ -81,6 +82,19 @@ pub(super) struct Judgement {
     protect_namespace: Vec<Namespace>,
 }
 
+/// What to keep for a bug report.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Bug reports")]
+pub(super) struct Record {
+    /// Add every look to this file, for a bug report; `cgroup-reaper replay` judges it anew
+    ///
+    /// Kept are ids, paths, process numbers, program names and states, and what containerd, shims and files said.
+    /// Of command lines only the program's name is kept, and of a runtime's command its verb and container id; no
+    /// environment, no other argument. The file is made with mode 0600 and ends at 256 MiB.
+    #[arg(long, value_name = "FILE", env = "CGROUP_REAPER_RECORD")]
+    pub(super) record: Option<PathBuf>,
+}
+
 /// Reads `10s`, `2m`, `1h 30m`; not negative.
 pub(super) fn duration(text: &str) -> Result<Duration, String> {
     let parsed: SignedDuration = text.parse().map_err(|error| format!("{error} (try 30s, 2m or 1h)"))?;
@@ -113,6 +127,15 @@ impl Node {
             Memory { boot, ..Memory::default() }
         });
         Ok(Engine::new(self.survey()?, policy, memory))
+    }
+}
+
+// === impl Record ===
+
+impl Record {
+    /// The open trace, if one is wanted.
+    pub(super) fn open(&self) -> Result<Option<Recorder>, RecordError> {
+        self.record.as_deref().map(Recorder::open).transpose()
     }
 }
 

@@ -7,8 +7,9 @@ use std::time::Duration;
 use clap::{Args as ClapArgs, ValueEnum};
 
 use super::Status;
-use super::options::{Judgement, Node, duration, node_name};
+use super::options::{Judgement, Node, Record, duration, node_name};
 use crate::daemon::service::{self, Settings, Wanted};
+use crate::kernel::chain;
 use crate::policy::{Mode, Policy};
 
 /// Options of `run`.
@@ -47,6 +48,8 @@ pub(super) struct Args {
     node: Node,
     #[command(flatten)]
     judgement: Judgement,
+    #[command(flatten)]
+    record: Record,
 }
 
 #[derive(Clone, Copy, Debug, Default, ValueEnum)]
@@ -72,7 +75,11 @@ pub(super) async fn run(args: Args) -> anyhow::Result<Status> {
         ModeWord::Observe => Mode::Observe,
         ModeWord::Enforce => Mode::Enforce,
     };
-    let engine = args.node.engine(Policy { mode, ..args.judgement.policy() })?;
+    let recorder = args.record.open().unwrap_or_else(|error| {
+        tracing::warn!(error = %chain(&error), "not recording");
+        None
+    });
+    let engine = args.node.engine(Policy { mode, ..args.judgement.policy() })?.recording(recorder);
     let settings = Settings {
         interval: args.interval,
         listen: Some(args.metrics_listen),

@@ -6,7 +6,7 @@ use clap::Args as ClapArgs;
 
 use super::Status;
 use super::item::{Item, LeakList, Summary, status};
-use super::options::{Judgement, Node};
+use super::options::{Judgement, Node, Record};
 use super::output::{Format, print, print_json, table};
 use crate::daemon::clock;
 use crate::daemon::engine::{Engine, Round};
@@ -16,10 +16,6 @@ use crate::verdict::Freshness;
 /// Options of `scan`.
 #[derive(Debug, ClapArgs)]
 pub(super) struct Args {
-    #[command(flatten)]
-    node: Node,
-    #[command(flatten)]
-    judgement: Judgement,
     /// Live containers too
     #[arg(short, long)]
     all: bool,
@@ -29,12 +25,18 @@ pub(super) struct Args {
     /// Output format
     #[arg(short, long, value_enum, default_value_t)]
     output: Format,
+    #[command(flatten)]
+    node: Node,
+    #[command(flatten)]
+    judgement: Judgement,
+    #[command(flatten)]
+    record: Record,
 }
 
 pub(super) async fn run(args: Args) -> anyhow::Result<Status> {
     let policy = args.judgement.policy();
     let watch = args.judgement.watch(&policy);
-    let mut engine = args.node.engine(policy)?;
+    let mut engine = args.node.engine(policy)?.recording(args.record.open()?);
     let round = two_looks(&mut engine, watch).await;
     let items: Vec<Item> = round.judged.iter().filter_map(Item::of).collect();
     match args.output {
