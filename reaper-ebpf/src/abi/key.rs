@@ -24,3 +24,24 @@ pub const fn cgroup_key(hierarchy: u32, id: u64) -> CgroupKey {
     #[expect(clippy::as_conversions, reason = "widening, in a const fn")]
     [hierarchy as u64, id]
 }
+
+/// Slots of `FILTER`, which tells which numbers `WATCH` surely has not: nearly every process is nobody's business, and
+/// the filter says so from one line of memory where the map needs several.
+///
+/// A slot is two elements, [`filter_elements`]. Whoever puts a number into `WATCH` sets both; only user space clears,
+/// one of them at a time, and fills it again from `WATCH` before it turns to the other. So at each moment one of the
+/// two at least is set for every number in `WATCH`.
+pub const FILTER_SLOTS: u32 = 1_024;
+
+/// Elements of `FILTER`. With 8 bytes each it stays below the 32 KiB up to which the kernel takes memory from its
+/// linear mapping, which is never cold in the TLB (`kernel/bpf/syscall.c:__bpf_map_area_alloc`).
+pub const FILTER_LEN: u32 = 2 * FILTER_SLOTS;
+
+/// Value of a `FILTER` element whose slot may have a watched number.
+pub const FILTER_MARK: u64 = 1;
+
+/// The two elements of a number's slot.
+pub const fn filter_elements(tgid: u32) -> [u32; 2] {
+    let first = (tgid % FILTER_SLOTS).wrapping_mul(2);
+    [first, first | 1]
+}

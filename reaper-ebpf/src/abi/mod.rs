@@ -11,7 +11,10 @@ pub mod name;
 mod record;
 
 pub use counter::{COUNTERS, Counter};
-pub use key::{CgroupKey, TRACKED_MARK, WATCH_ROOT, WATCH_RUNTIME, WatchEntry, cgroup_key};
+pub use key::{
+    CgroupKey, FILTER_LEN, FILTER_MARK, FILTER_SLOTS, TRACKED_MARK, WATCH_ROOT, WATCH_RUNTIME, WatchEntry,
+    cgroup_key, filter_elements,
+};
 pub use record::{Comm, Kind, Record, VERSION, version_of};
 
 #[cfg(target_endian = "big")]

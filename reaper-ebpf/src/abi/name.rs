@@ -4,6 +4,8 @@
 pub const TRACKED: &str = "TRACKED";
 /// Hash: processes whose life is reported.
 pub const WATCH: &str = "WATCH";
+/// Array: which numbers `WATCH` surely has not; see [`FILTER_SLOTS`](super::FILTER_SLOTS).
+pub const FILTER: &str = "FILTER";
 /// Ring: lifecycle of cgroups. Apart from the other, so that a fork storm cannot push these out.
 pub const CGROUP_RING: &str = "CGROUP_RING";
 /// Ring: lifecycle of processes.

@@ -1,10 +1,10 @@
 //! What is worth a record: tracked cgroups, watched processes, names of runtimes.
 #![expect(unsafe_code, reason = "a map's value is reached by reference while others may change it")]
 
-use reaper_ebpf::abi::{CgroupKey, Comm, Counter, TRACKED_MARK, WatchEntry};
+use reaper_ebpf::abi::{CgroupKey, Comm, Counter, FILTER_MARK, TRACKED_MARK, WatchEntry, filter_elements};
 
 use crate::emit;
-use crate::maps::{TRACKED, WATCH};
+use crate::maps::{FILTER, TRACKED, WATCH};
 
 const NANOS_PER_TICK: u64 = 10_000_000;
 
@@ -28,28 +28,58 @@ pub(crate) fn untrack(key: &CgroupKey) -> bool {
     TRACKED.remove(key).is_ok()
 }
 
-/// Why this incarnation is watched. A reused number has another start and is a stranger.
+/// Why this incarnation is watched. A reused number has another start and is a stranger. The start is read only
+/// where the number is known, which nearly always it is not.
 #[inline(always)]
-pub(crate) fn watched(tgid: u32, start: u64) -> Option<u64> {
+pub(crate) fn watched(tgid: u32, start: impl FnOnce() -> u64) -> Option<u64> {
+    if surely_not(tgid) {
+        return None;
+    }
     // SAFETY: the entry may be replaced meanwhile, by the entry of another process: both words are then read
     // from different entries at worst, which the comparison of starts makes a miss or the right answer.
     let [since, reason] = *unsafe { WATCH.get(tgid) }?;
-    (since / NANOS_PER_TICK == start / NANOS_PER_TICK).then_some(reason)
+    (since / NANOS_PER_TICK == start() / NANOS_PER_TICK).then_some(reason)
 }
 
-/// Reports this process's life from now on.
+/// Reports this process's life from now on. First the entry, then the filter: user space clears the filter before it
+/// reads the entries, so it finds this one or its mark is the later. Nothing asks meanwhile: the process is new or the
+/// one that runs.
 #[inline(always)]
 pub(crate) fn watch(tgid: u32, start: u64, reason: u64) {
     let entry: WatchEntry = [start, reason];
     if WATCH.insert(tgid, entry, 0).is_err() {
         emit::lost(Counter::WATCH_FULL);
+        return;
     }
+    let [first, second] = filter_elements(tgid);
+    mark(first);
+    mark(second);
 }
 
 /// Forgets this process; true for exactly one of its threads that end together.
 #[inline(always)]
 pub(crate) fn unwatch(tgid: u32) -> bool {
     WATCH.remove(tgid).is_ok()
+}
+
+#[inline(always)]
+fn surely_not(tgid: u32) -> bool {
+    let [first, second] = filter_elements(tgid);
+    is_empty(first) && is_empty(second)
+}
+
+#[inline(always)]
+fn is_empty(element: u32) -> bool {
+    FILTER.get(element).is_some_and(|mark| *mark == 0)
+}
+
+#[inline(always)]
+fn mark(element: u32) {
+    if let Some(mark) = FILTER.get_ptr_mut(element) {
+        // SAFETY: the map returned the address of an aligned u64 that lives as long as the program; all programs write
+        // the same.
+        unsafe { mark.write(FILTER_MARK) };
+    }
 }
 
 /// Whether a comm is one that shims and runtimes have. Anyone can choose it: a hint that costs a record.

@@ -117,7 +117,7 @@ impl Cgroup {
 
 /// Reads a field. Not public: only the methods above say which structure a field belongs to.
 #[inline(always)]
-fn read<T: Copy>(structure: *const Opaque, field: &Global<u64>) -> T {
+fn read<T: Copy>(structure: *const Opaque, field: &Global<u16>) -> T {
     // SAFETY: the offset is that of the field in the running kernel's BTF, so the sum is within the structure;
     // the verifier refuses the program otherwise.
     let field = unsafe { structure.byte_add(offset(field)) };
@@ -126,8 +126,8 @@ fn read<T: Copy>(structure: *const Opaque, field: &Global<u64>) -> T {
 }
 
 #[inline(always)]
-fn offset(field: &Global<u64>) -> usize {
-    field.load() as usize
+fn offset(field: &Global<u16>) -> usize {
+    usize::from(field.load())
 }
 
 /// The running process.

@@ -3,8 +3,8 @@
 
 use aya_ebpf::Global;
 use aya_ebpf::macros::map;
-use aya_ebpf::maps::{HashMap, PerCpuArray, RingBuf};
-use reaper_ebpf::abi::{COUNTERS, CgroupKey, WatchEntry};
+use aya_ebpf::maps::{Array, HashMap, PerCpuArray, RingBuf};
+use reaper_ebpf::abi::{COUNTERS, CgroupKey, FILTER_LEN, WatchEntry};
 
 /// 256 KiB: 3,276 records. A full ring is counted, and healed by a resync.
 const RING_BYTES: u32 = 256 * 1024;
@@ -16,6 +16,10 @@ pub(crate) static TRACKED: HashMap<CgroupKey, u32> = HashMap::with_max_entries(1
 /// Processes whose life is reported.
 #[map]
 pub(crate) static WATCH: HashMap<u32, WatchEntry> = HashMap::with_max_entries(4_096, 0);
+
+/// Which numbers `WATCH` surely has not.
+#[map]
+pub(crate) static FILTER: Array<u64> = Array::with_max_entries(FILTER_LEN, 0);
 
 /// Lifecycle of cgroups.
 #[map]
@@ -34,11 +38,12 @@ pub(crate) static LOST: PerCpuArray<u64> = PerCpuArray::with_max_entries(COUNTER
 pub(crate) static SELF_TGID: Global<u64> = Global::new(0);
 
 /// One global a kernel field: its offset, set before the load. `.rodata` is frozen, so the verifier knows the
-/// values and accepts `pointer + offset` as a typed field access.
+/// values and accepts `pointer + offset` as a typed field access. 16 bits hold every offset, and all of them fit one
+/// line of the cache: a machine that forks and executes has it cold each time.
 macro_rules! offsets {
     ($($global:ident = $structure:ident . $member:ident;)*) => { $(
         #[unsafe(no_mangle)]
-        pub(crate) static $global: Global<u64> = Global::new(0);
+        pub(crate) static $global: Global<u16> = Global::new(0);
     )* };
 }
 

@@ -12,19 +12,18 @@ use crate::{emit, filter, maps};
 /// Arguments: the creating thread, the new one. With `CLONE_PARENT`, as runc uses it, the creator is not the
 /// new process's parent.
 pub(crate) fn try_fork(ctx: &BtfTracePointContext) -> Option<()> {
-    let creator = Task::arg(ctx, 0);
-    let child = Task::arg(ctx, 1);
+    let (creator, child) = (Task::arg(ctx, 0), Task::arg(ctx, 1));
     let tgid = child.tgid();
     if child.pid() != tgid {
         return None;
     }
-    let (peer, since) = (creator.tgid(), creator.leader().start());
-    let reason = filter::watched(peer, since)?;
+    let peer = creator.tgid();
+    let reason = filter::watched(peer, || creator.leader().start())?;
     let comm = creator.comm();
     if reason != WATCH_ROOT && !filter::is_runtime(comm) {
         return None;
     }
-    let start = child.start();
+    let (start, since) = (child.start(), creator.leader().start());
     filter::watch(tgid, start, WATCH_RUNTIME);
     emit::process(&Record { tgid, peer, aux: start, aux2: since, comm, ..emit::record(Kind::FORK) });
     Some(())
@@ -34,14 +33,14 @@ pub(crate) fn try_fork(ctx: &BtfTracePointContext) -> Option<()> {
 /// (`fs/exec.c:de_thread`).
 pub(crate) fn try_exec(ctx: &BtfTracePointContext) -> Option<()> {
     let task = Task::arg(ctx, 0);
-    let (tgid, start, comm) = (task.tgid(), task.start(), task.comm());
-    if filter::watched(tgid, start).is_none() {
+    let (tgid, comm) = (task.tgid(), task.comm());
+    if filter::watched(tgid, || task.start()).is_none() {
         if !filter::is_runtime(comm) {
             return None;
         }
-        filter::watch(tgid, start, WATCH_RUNTIME);
+        filter::watch(tgid, task.start(), WATCH_RUNTIME);
     }
-    emit::process(&Record { tgid, aux: start, comm, ..emit::record(Kind::EXEC) });
+    emit::process(&Record { tgid, aux: task.start(), comm, ..emit::record(Kind::EXEC) });
     Some(())
 }
 
@@ -51,11 +50,11 @@ pub(crate) fn try_exit(ctx: &BtfTracePointContext) -> Option<()> {
     if task.live_threads() != 0 {
         return None;
     }
-    let (tgid, start) = (task.tgid(), task.leader().start());
-    filter::watched(tgid, start)?;
+    let tgid = task.tgid();
+    filter::watched(tgid, || task.leader().start())?;
     // Two threads that end together may both see no live thread: only one of them removes the entry.
     if filter::unwatch(tgid) {
-        let (code, comm) = (task.exit_code(), task.comm());
+        let (start, code, comm) = (task.leader().start(), task.exit_code(), task.comm());
         emit::process(&Record { tgid, aux: start, code, comm, ..emit::record(Kind::EXIT) });
     }
     Some(())

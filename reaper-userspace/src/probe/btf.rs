@@ -37,6 +37,14 @@ pub enum LayoutError {
         /// The member.
         member: &'static str,
     },
+    /// The member lies behind the first 64 KiB: no kernel's does.
+    #[error("member {member} of struct {structure} is too far from its beginning")]
+    Far {
+        /// The structure.
+        structure: &'static str,
+        /// The member.
+        member: &'static str,
+    },
     /// The member does not begin at a byte.
     #[error("member {member} of struct {structure} is a bit field")]
     BitField {
@@ -60,7 +68,7 @@ macro_rules! fields {
 const FIELDS: &[Field] = reaper_ebpf::kernel_fields!(fields);
 
 /// The byte offset of each field.
-pub(super) fn offsets(btf: &[u8]) -> Result<Vec<(Field, u64)>, LayoutError> {
+pub(super) fn offsets(btf: &[u8]) -> Result<Vec<(Field, u16)>, LayoutError> {
     let btf = Btf::parse(btf)?;
     let mut bits = vec![None; FIELDS.len()];
     for kernel_type in btf.types() {
@@ -77,11 +85,13 @@ pub(super) fn offsets(btf: &[u8]) -> Result<Vec<(Field, u64)>, LayoutError> {
     FIELDS.iter().zip(bits).map(|(field, bits)| Ok((*field, bytes(field, bits)?))).collect()
 }
 
-fn bytes(field: &Field, bits: Option<u32>) -> Result<u64, LayoutError> {
+fn bytes(field: &Field, bits: Option<u32>) -> Result<u16, LayoutError> {
     let &Field { structure, member, .. } = field;
     match bits {
         None => Err(LayoutError::Missing { structure, member }),
-        Some(bits) if bits % 8 == 0 => Ok(u64::from(bits / 8)),
+        Some(bits) if bits % 8 == 0 => {
+            u16::try_from(bits / 8).map_err(|_far| LayoutError::Far { structure, member })
+        }
         Some(_) => Err(LayoutError::BitField { structure, member }),
     }
 }

@@ -109,6 +109,9 @@ pub enum ProbeError {
         /// Why; E2BIG if the map is full.
         source: MapError,
     },
+    /// The filter in front of the watched processes could not be built anew: it costs more, and misses nothing.
+    #[error("cannot tidy the filter of watched processes")]
+    Tidy(#[source] MapError),
     /// A ring could not be waited for.
     #[error("cannot wait for ring {ring}")]
     Wait {

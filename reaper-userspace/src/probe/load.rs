@@ -8,7 +8,7 @@ use aya::programs::{BtfTracePoint, ProgramError};
 use aya::{Btf, Ebpf, EbpfLoader, Endianness};
 use reaper_ebpf::abi::name;
 
-use super::{Probe, ProbeError, btf, check, ring};
+use super::{Probe, ProbeError, btf, check, filter, ring};
 
 const KERNEL_BTF: &str = "/sys/kernel/btf/vmlinux";
 
@@ -29,6 +29,7 @@ pub(super) fn load(object: &[u8]) -> Result<Probe, ProbeError> {
     let probe = Probe {
         tracked: take(&mut programs, name::TRACKED)?,
         watch: take(&mut programs, name::WATCH)?,
+        filter: filter::Filter::new(take(&mut programs, name::FILTER)?),
         lost: take(&mut programs, name::LOST)?,
         cgroups: ring::Ring::new(name::CGROUP_RING, take(&mut programs, name::CGROUP_RING)?)?,
         processes: ring::Ring::new(name::PROCESS_RING, processes)?,

@@ -2,7 +2,7 @@
 //!
 //! What is worth reporting is decided in the kernel: cgroups that were given to [`Probe::track`] and all that is
 //! made below them, processes that were given to [`Probe::watch`] and what shims and runtimes start. Everything
-//! else costs a map miss. Nothing is pinned: if the daemon dies, its programs go with it.
+//! else costs a look into one line of memory. Nothing is pinned: if the daemon dies, its programs go with it.
 //!
 //! # Invariants
 //! - An event is a hint. Whoever acts reads again.
@@ -12,6 +12,7 @@
 mod btf;
 mod check;
 mod error;
+mod filter;
 mod load;
 mod losses;
 mod ring;
@@ -45,6 +46,7 @@ pub struct Probe {
     programs: Ebpf,
     tracked: HashMap<MapData, CgroupKey, u32>,
     watch: HashMap<MapData, u32, WatchEntry>,
+    filter: filter::Filter,
     lost: PerCpuArray<MapData, u64>,
     cgroups: ring::Ring,
     processes: ring::Ring,
@@ -100,8 +102,9 @@ impl Probe {
     /// Reports this process's life and what it starts. If the process was gone already the entry stays: look
     /// again afterwards, and [`unwatch`](Self::unwatch) it then.
     pub fn watch(&mut self, process: ProcessKey) -> Result<(), ProbeError> {
-        self.watch
-            .insert(process.tgid.get(), [process.start.boot_nanos(), WATCH_ROOT], 0)
+        self.filter
+            .mark(process.tgid.get())
+            .and_then(|()| self.watch.insert(process.tgid.get(), [process.start.boot_nanos(), WATCH_ROOT], 0))
             .map_err(|source| ProbeError::Watch { process, source })
     }
 
@@ -109,6 +112,12 @@ impl Probe {
     pub fn unwatch(&mut self, process: ProcessKey) -> Result<(), ProbeError> {
         ignore_missing(self.watch.remove(&process.tgid.get()))
             .map_err(|source| ProbeError::Watch { process, source })
+    }
+
+    /// Makes what concerns nobody cheap again: clears the marks of numbers that were watched and are no more. Nothing
+    /// is lost by it, nor if it fails or is never called.
+    pub fn tidy(&mut self) -> Result<(), ProbeError> {
+        self.filter.rebuild(&self.watch).map_err(ProbeError::Tidy)
     }
 
     /// Waits until there are events, and returns them in order of time: at most 4,096 of each ring, the rest
