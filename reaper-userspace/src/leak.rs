@@ -130,6 +130,8 @@ words! {
         Procfs = "procfs",
         /// Our own earlier looks.
         Inventory = "inventory",
+        /// Events of the kernel, from the probes.
+        Kernel = "kernel",
     }
 }
 

@@ -6,7 +6,7 @@
 //! | layer | modules |
 //! |---|---|
 //! | 0 | [`ident`] [`time`] [`kernel`] [`fact`] [`event`] [`leak`]: names, facts and words |
-//! | 1 | [`policy`] [`inventory`] [`verdict`] [`plan`]: pure judgement |
+//! | 1 | [`policy`] [`inventory`] [`lineage`] [`verdict`] [`plan`]: pure judgement |
 //! | 2 | [`probe`] [`cgroupfs`] [`procfs`] [`runtime`] [`mounts`] [`audit`] [`metrics`] [`admin`]: one source or sink each |
 //! | 3 | [`survey`] asks all sources, [`reap`] has all effects |
 //! | 4 | [`daemon`] [`cli`] wire the parts |
@@ -22,6 +22,7 @@ pub mod ident;
 pub mod inventory;
 pub mod kernel;
 pub mod leak;
+pub mod lineage;
 pub mod metrics;
 pub mod mounts;
 pub mod plan;

@@ -4,6 +4,8 @@
 
 #[path = "kernel_probe/bench.rs"]
 mod bench;
+#[path = "kernel_probe/reuse.rs"]
+mod reuse;
 
 use std::time::Duration;
 
@@ -160,6 +162,49 @@ async fn the_same_id_in_another_hierarchy_is_another_cgroup() {
 }
 
 #[tokio::test]
+async fn tidying_the_filter_forgets_no_watched_process_and_keeps_strangers_out() {
+    let mut probe = attached();
+    let mut shells: Vec<Process> = (0..20).map(|_| Process::shell("read go; sleep 0")).collect();
+    for shell in &shells {
+        probe.watch(shell.key()).unwrap();
+    }
+    let mut stranger = Process::shell("read go; sleep 0");
+    let pid = stranger.pid();
+    probe.tidy().unwrap();
+    stranger.say("go");
+    drop(stranger);
+    for shell in &mut shells {
+        shell.say("go");
+    }
+    let pids: Vec<u32> = shells.iter().map(Process::pid).collect();
+    let events = until(&mut probe, |events| pids.iter().all(|pid| exited(events, *pid))).await;
+    assert_eq!(about(&events, pid), []);
+    for pid in pids {
+        assert_eq!(about(&events, pid).len(), 2, "a fork and its end");
+    }
+}
+
+#[tokio::test]
+async fn a_filter_that_is_tidied_without_pause_loses_nothing() {
+    const FORKS: usize = 2_000;
+    let mut probe = attached();
+    let script = format!("read go; i=0; while [ $i -lt {FORKS} ]; do i=$((i+1)); (:); done; exit 1");
+    let mut shell = Process::shell(&script);
+    let key = shell.key();
+    probe.watch(key).unwrap();
+    shell.say("go");
+    let mut events = vec![];
+    while !exited(&events, key.tgid.get()) {
+        probe.tidy().unwrap();
+        let batch = tokio::time::timeout(Duration::from_millis(1), probe.next_batch()).await;
+        events.extend(batch.into_iter().flat_map(Result::unwrap));
+    }
+    let made: Vec<_> = events.iter().filter_map(|event| child_of(event, key)).collect();
+    let ended = made.iter().filter(|child| exited(&events, child.tgid.get())).count();
+    assert_eq!((made.len(), ended), (FORKS, FORKS));
+}
+
+#[tokio::test]
 async fn the_processes_of_a_watched_one_are_reported_with_their_true_start() {
     let mut probe = attached();
     let mut shell = Process::shell("read go; sleep 60 & echo $!; read go; kill $!; wait; exit 3");
@@ -179,7 +224,7 @@ async fn the_processes_of_a_watched_one_are_reported_with_their_true_start() {
         matches!(fork, Occurrence::Forked { creator, child: made, .. } if *creator == key && *made == child)
     );
     assert!(
-        matches!(exec, Occurrence::Execed { process, comm } if *process == child && comm.as_bytes() == b"sleep")
+        matches!(exec, Occurrence::Execed { process, comm, .. } if *process == child && comm.as_bytes() == b"sleep")
     );
     assert!(matches!(child_end, Occurrence::Exited { process, status: 15, .. } if *process == child));
     assert!(matches!(end, Occurrence::Exited { process, status: 0x300, .. } if *process == key));

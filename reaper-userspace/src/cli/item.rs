@@ -117,7 +117,7 @@ impl Summary {
             suspected: count(LeakState::Suspected),
             protected: count(LeakState::Protected),
             live: round.look.live.len().saturating_add(examined),
-            shims: round.look.shims,
+            shims: round.look.shims.len(),
             runtime_tasks: round.look.live.len(),
         }
     }

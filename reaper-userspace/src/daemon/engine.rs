@@ -6,12 +6,13 @@
 use std::sync::Arc;
 
 use super::clock;
+use super::creates::Creates;
 use super::judge::Court;
 pub use super::judge::Judged;
 use super::memory::Memory;
 use super::trace::{Recorder, Scope, Setting};
 use crate::cgroupfs::Layout;
-use crate::fact::{Seen, Sighting};
+use crate::fact::{EndedCommand, Seen, Sighting};
 use crate::ident::{ContainerKey, Lookup};
 use crate::inventory::Inventory;
 use crate::kernel::chain;
@@ -43,6 +44,7 @@ pub struct Engine {
     inventory: Inventory,
     seen: Vec<Seen>,
     recorder: Option<Recorder>,
+    creates: Creates,
 }
 
 // === impl Engine ===
@@ -50,8 +52,8 @@ pub struct Engine {
 impl Engine {
     /// Begins with what was remembered.
     pub fn new(survey: Survey, policy: Policy, memory: Memory) -> Self {
-        let Memory { boot, seen, inventory } = memory;
-        Self { survey, policy, boot, inventory, seen, recorder: None }
+        let Memory { boot, seen, inventory, creates } = memory;
+        Self { survey, policy, boot, inventory, seen, creates, recorder: None }
     }
 
     /// Records every look from now on.
@@ -82,8 +84,13 @@ impl Engine {
 
     /// What to keep for the next run.
     pub fn memory(&self) -> Memory {
-        let (seen, inventory) = (self.seen.clone(), self.inventory.clone());
-        Memory { boot: self.boot.clone(), seen, inventory }
+        let (seen, inventory, creates) = (self.seen.clone(), self.inventory.clone(), self.creates.clone());
+        Memory { boot: self.boot.clone(), seen, inventory, creates }
+    }
+
+    /// Takes note of a runtime's command that was seen to end.
+    pub fn note_command(&mut self, ended: EndedCommand) {
+        self.creates.note(ended);
     }
 
     /// Looks at everything and judges it.
@@ -91,7 +98,8 @@ impl Engine {
         let at = clock::boot();
         let mut look = self.survey.look(&self.seen).await;
         self.seen = std::mem::take(&mut look.seen);
-        let sightings = std::mem::take(&mut look.sightings);
+        let sightings: Vec<Sighting> =
+            std::mem::take(&mut look.sightings).into_iter().map(|sighting| self.informed(sighting)).collect();
         let now = clock::boot();
         self.record(&sightings, now, Scope::Node, freshness);
         let judged: Vec<Judged> =
@@ -108,7 +116,7 @@ impl Engine {
     ) -> Result<LeakProof, Veto> {
         let veto = |guard, detail| Veto { guard, detail, ready_at: None };
         let sighting = match self.survey.look_at(container, &self.seen).await {
-            Lookup::Found(sighting) => sighting,
+            Lookup::Found(sighting) => self.informed(sighting),
             Lookup::NotFound => {
                 return Err(veto(Guard::IdentityChanged, "its cgroup is gone".to_owned()));
             }
@@ -123,6 +131,12 @@ impl Engine {
                 veto(Guard::SourceUnavailable, "held for a reason that was not given".to_owned())
             })),
         }
+    }
+
+    /// Adds what only events tell.
+    fn informed(&self, sighting: Sighting) -> Sighting {
+        let failed_create = self.creates.failed(&sighting.container).cloned();
+        Sighting { failed_create, ..sighting }
     }
 
     fn judge(&mut self, sighting: Sighting, freshness: &Freshness, now: BootTime) -> Judged {

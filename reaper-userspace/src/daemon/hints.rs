@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::event::Event;
-use crate::ident::CgroupRef;
+use crate::ident::{CgroupRef, ProcessKey};
 use crate::kernel::chain;
 use crate::metrics::ProbeLevel;
 use crate::probe::{self, Losses, Probe};
@@ -26,6 +26,7 @@ pub enum Wanted {
 pub(super) struct Hints {
     probe: Option<Probe>,
     tracked: BTreeSet<CgroupRef>,
+    watched: BTreeSet<ProcessKey>,
     covered: Losses,
 }
 
@@ -43,7 +44,7 @@ impl Hints {
                 None
             }
         };
-        Ok(Self { probe, tracked: BTreeSet::new(), covered: Losses::default() })
+        Ok(Self { probe, tracked: BTreeSet::new(), watched: BTreeSet::new(), covered: Losses::default() })
     }
 
     /// How hints are obtained.
@@ -84,6 +85,28 @@ impl Hints {
             tracing::warn!(error = %chain(&error), "no events from this cgroup");
         }
         self.tracked = wanted;
+    }
+
+    /// Asks for the lives of these shims and of what they start. Those that began after the probes are known to the
+    /// kernel's side already. Ended ones it forgets by itself: by now their number may mean another one.
+    pub(super) fn watch(&mut self, wanted: BTreeSet<ProcessKey>) {
+        let Some(probe) = &mut self.probe else { return };
+        for shim in wanted.difference(&self.watched) {
+            if let Err(error) = probe.watch(*shim) {
+                // What it starts is seen by name at its exec, all the same.
+                tracing::warn!(error = %chain(&error), "no events from this shim");
+            }
+        }
+        self.watched = wanted;
+    }
+
+    /// Housekeeping of the kernel's side, from time to time.
+    pub(super) fn tidy(&mut self) {
+        if let Some(probe) = &mut self.probe
+            && let Err(error) = probe.tidy()
+        {
+            tracing::warn!(error = %chain(&error), "processes that concern nobody cost a little more");
+        }
     }
 
     /// A full look begins: what was lost until now, it makes good. Returns whether anything was.

@@ -10,6 +10,7 @@ use rustix::fs::{CWD, Mode, OFlags, fsync, openat, renameat};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
+use super::creates::Creates;
 use crate::fact::Seen;
 use crate::inventory::Inventory;
 use crate::kernel::{ReadError, read_path};
@@ -28,6 +29,9 @@ pub struct Memory {
     pub seen: Vec<Seen>,
     /// Histories.
     pub inventory: Inventory,
+    /// Creates that failed, one a container; see [`Creates`].
+    #[serde(default)]
+    pub creates: Creates,
 }
 
 /// Why the state could not be kept or read.
@@ -102,7 +106,7 @@ fn replace(directory: &Path, content: &[u8]) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fact::sample;
+    use crate::fact::{ProcessEnd, sample};
     use crate::inventory::Look;
     use crate::time::BootTime;
 
@@ -115,7 +119,9 @@ mod tests {
             roots: sample::half_created().trees.iter().map(|tree| tree.nodes[0].cgroup).collect(),
             group: None,
         };
-        Memory { boot: "b1".to_owned(), seen: vec![seen], inventory }
+        let mut creates = Creates::default();
+        creates.note(sample::ended_create(ProcessEnd::Signal(9)));
+        Memory { boot: "b1".to_owned(), seen: vec![seen], inventory, creates }
     }
 
     #[test]

@@ -1,11 +1,14 @@
 //! Wires the parts: the only module that knows all of them.
 //!
 //! [`engine`] looks and judges, [`act`] carries out one plan; [`service`] is the loop around both, fed with kernel
-//! events by `hints` and told by `schedule` when to look. [`trace`] records looks and judges them again.
+//! events by `hints`, which [`follow`] makes sense of, and told by `schedule` when to look. [`trace`] records looks and
+//! judges them again.
 
 pub mod act;
 pub mod clock;
+mod creates;
 pub mod engine;
+pub mod follow;
 mod hints;
 pub mod journal;
 mod judge;
@@ -18,4 +21,5 @@ pub mod service;
 mod sweep;
 pub mod trace;
 
+pub use creates::Creates;
 pub use sweep::Tally;

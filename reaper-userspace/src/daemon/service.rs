@@ -14,6 +14,7 @@ use tokio::time::sleep;
 
 use super::clock;
 use super::engine::{Engine, Round};
+use super::follow::follow;
 use super::hints::Hints;
 pub use super::hints::Wanted;
 use super::lock::{self, Lock};
@@ -22,7 +23,9 @@ use super::schedule::{Due, Schedule};
 use super::sweep::{Reaping, Tally};
 use crate::admin::{Admin, Health};
 use crate::cgroupfs::CgroupDir;
+use crate::event::Event;
 use crate::ident::{CgroupRef, Lookup};
+use crate::lineage::{Lineage, Notice};
 use crate::metrics::{BuildInfo, Component, Metrics, ResyncTrigger, Word as _};
 use crate::policy::Mode;
 use crate::time::BootTime;
@@ -55,6 +58,7 @@ struct Service {
     engine: Engine,
     reaping: Reaping,
     hints: Hints,
+    lineage: Lineage,
     schedule: Schedule,
     metrics: Metrics,
     health: Option<Health>,
@@ -76,7 +80,7 @@ struct Ends {
 /// What keeps it from starting: the audit log, the port, the state directory, or probes that were demanded.
 pub async fn run(engine: Engine, settings: Settings) -> anyhow::Result<()> {
     let mut ends = Ends::new()?;
-    let mut service = Service::start(engine, settings)?;
+    let mut service = Box::new(Service::start(engine, settings)?);
     let admin = service.admin().await?;
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
     let serve = async {
@@ -102,7 +106,8 @@ pub async fn run(engine: Engine, settings: Settings) -> anyhow::Result<()> {
 /// # Errors
 /// As [`run`].
 pub async fn once(engine: Engine, settings: Settings) -> anyhow::Result<Tally> {
-    let mut service = Service::start(engine, Settings { listen: None, probes: Wanted::Poll, ..settings })?;
+    let settings = Settings { listen: None, probes: Wanted::Poll, ..settings };
+    let mut service = Box::new(Service::start(engine, settings)?);
     let patience = service.engine.policy().grace.saturating_add(Duration::from_secs(5));
     let until = clock::boot().after(patience);
     let look_gap = service.engine.policy().look_gap;
@@ -164,7 +169,18 @@ impl Service {
             mode = ?engine.policy().mode, probes = hints.level().as_str(), audit = %settings.audit_log.display(),
             "cgroup-reaper {} started", env!("CARGO_PKG_VERSION")
         );
-        Ok(Self { engine, reaping, hints, schedule, metrics, health: None, settings, hinted: None, lock })
+        Ok(Self {
+            engine,
+            reaping,
+            hints,
+            lineage: Lineage::default(),
+            schedule,
+            metrics,
+            health: None,
+            settings,
+            hinted: None,
+            lock,
+        })
     }
 
     async fn admin(&mut self) -> anyhow::Result<Option<Admin>> {
@@ -205,8 +221,15 @@ impl Service {
         }
     }
 
-    fn hint(&mut self, events: &[crate::event::Event]) {
+    fn hint(&mut self, events: &[Event]) {
         report::count_events(&self.metrics, events);
+        for event in events {
+            match follow(&mut self.lineage, event) {
+                Some(Notice::Reused(_)) => self.metrics.probe.pid_reuses.inc(),
+                Some(Notice::CommandEnded(ended)) => self.engine.note_command(*ended),
+                None => {}
+            }
+        }
         if let Some(first) = events.first() {
             self.hinted.get_or_insert(first.at);
             self.schedule.hint(clock::boot());
@@ -225,6 +248,10 @@ impl Service {
         let hinted = self.hinted.take();
         let round = self.engine.round(&self.hints.freshness()).await;
         self.hints.track(wanted(&self.engine, &round));
+        self.hints.watch(round.look.shims.iter().copied().collect());
+        if trigger == ResyncTrigger::Periodic {
+            self.hints.tidy();
+        }
         self.show_health(&round);
         let acted = self.reaping.sweep(&mut self.engine, &self.hints, &round, hinted).await;
         report::count_round(&self.metrics, &round, self.reaping.states());

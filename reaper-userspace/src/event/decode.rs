@@ -64,13 +64,21 @@ fn occurrence(record: &Record) -> Result<Occurrence, DecodeError> {
         Kind::FROZEN => flag(record).map(|frozen| Occurrence::CgroupFrozen { cgroup, frozen }),
         Kind::FORK => Ok(Occurrence::Forked {
             creator: process(record, record.peer, record.aux2)?,
-            child: process(record, record.tgid, record.aux)?,
+            child: subject(record)?,
+            born: BootTime::from_nanos(record.aux),
             comm: comm(record),
         }),
-        Kind::EXEC => Ok(Occurrence::Execed { process: subject(record)?, comm: comm(record) }),
-        Kind::EXIT => {
-            Ok(Occurrence::Exited { process: subject(record)?, status: record.code, comm: comm(record) })
-        }
+        Kind::EXEC => Ok(Occurrence::Execed {
+            process: subject(record)?,
+            born: BootTime::from_nanos(record.aux),
+            comm: comm(record),
+        }),
+        Kind::EXIT => Ok(Occurrence::Exited {
+            process: subject(record)?,
+            born: BootTime::from_nanos(record.aux),
+            status: record.code,
+            comm: comm(record),
+        }),
         Kind(unknown) => Err(DecodeError::Kind(unknown)),
     }
 }
@@ -117,9 +125,9 @@ mod tests {
             comm: words(actor.comm),
             ..record
         };
-        let about = |kind, process: ProcessKey, comm| Record {
+        let about = |kind, process: ProcessKey, born: BootTime, comm| Record {
             tgid: process.tgid.get(),
-            aux: process.start.boot_nanos(),
+            aux: born.as_nanos(),
             comm: words(comm),
             ..Record::new(kind, at)
         };
@@ -136,14 +144,14 @@ mod tests {
             Occurrence::CgroupFrozen { cgroup: changed, frozen } => {
                 Record { value: frozen.into(), ..cgroup(Kind::FROZEN, changed) }
             }
-            Occurrence::Forked { creator, child, comm } => Record {
+            Occurrence::Forked { creator, child, born, comm } => Record {
                 peer: creator.tgid.get(),
                 aux2: creator.start.boot_nanos(),
-                ..about(Kind::FORK, child, comm)
+                ..about(Kind::FORK, child, born, comm)
             },
-            Occurrence::Execed { process, comm } => about(Kind::EXEC, process, comm),
-            Occurrence::Exited { process, status, comm } => {
-                Record { code: status, ..about(Kind::EXIT, process, comm) }
+            Occurrence::Execed { process, born, comm } => about(Kind::EXEC, process, born, comm),
+            Occurrence::Exited { process, born, status, comm } => {
+                Record { code: status, ..about(Kind::EXIT, process, born, comm) }
             }
         }
     }
@@ -156,6 +164,12 @@ mod tests {
         (1..=i64::from(i32::MAX), 0..u64::MAX / 10_000_000).prop_map(|(tgid, ticks)| ProcessKey {
             tgid: Tgid::new(tgid).unwrap(),
             start: StartTicks::from_ticks(ticks),
+        })
+    }
+
+    fn a_birth() -> impl Strategy<Value = (ProcessKey, BootTime)> {
+        (a_process(), 0..10_000_000_u64).prop_map(|(process, within)| {
+            (process, BootTime::from_nanos(process.start.boot_nanos().saturating_add(within)))
         })
     }
 
@@ -174,32 +188,34 @@ mod tests {
     }
 
     fn an_event() -> impl Strategy<Value = Event> {
-        let what =
-            prop_oneof![
-                (a_cgroup(), any::<u64>(), any::<u32>(), an_actor()).prop_map(
-                    |(cgroup, parent, level, maker)| Occurrence::CgroupMade {
-                        cgroup,
-                        parent: CgroupId(parent),
-                        level,
-                        maker
-                    }
-                ),
-                (a_cgroup(), any::<u32>(), an_actor()).prop_map(|(cgroup, level, remover)| {
-                    Occurrence::CgroupRemoved { cgroup, level, remover }
-                }),
-                (a_cgroup(), any::<bool>())
-                    .prop_map(|(cgroup, populated)| Occurrence::CgroupPopulated { cgroup, populated }),
-                (a_cgroup(), any::<bool>())
-                    .prop_map(|(cgroup, frozen)| Occurrence::CgroupFrozen { cgroup, frozen }),
-                (a_process(), a_process(), a_comm()).prop_map(|(creator, child, comm)| Occurrence::Forked {
-                    creator,
-                    child,
-                    comm
-                }),
-                (a_process(), a_comm()).prop_map(|(process, comm)| Occurrence::Execed { process, comm }),
-                (a_process(), any::<i32>(), a_comm())
-                    .prop_map(|(process, status, comm)| Occurrence::Exited { process, status, comm }),
-            ];
+        let what = prop_oneof![
+            (a_cgroup(), any::<u64>(), any::<u32>(), an_actor()).prop_map(
+                |(cgroup, parent, level, maker)| Occurrence::CgroupMade {
+                    cgroup,
+                    parent: CgroupId(parent),
+                    level,
+                    maker
+                }
+            ),
+            (a_cgroup(), any::<u32>(), an_actor()).prop_map(|(cgroup, level, remover)| {
+                Occurrence::CgroupRemoved { cgroup, level, remover }
+            }),
+            (a_cgroup(), any::<bool>())
+                .prop_map(|(cgroup, populated)| Occurrence::CgroupPopulated { cgroup, populated }),
+            (a_cgroup(), any::<bool>())
+                .prop_map(|(cgroup, frozen)| Occurrence::CgroupFrozen { cgroup, frozen }),
+            (a_process(), a_birth(), a_comm()).prop_map(|(creator, (child, born), comm)| {
+                Occurrence::Forked { creator, child, born, comm }
+            }),
+            (a_birth(), a_comm()).prop_map(|((process, born), comm)| Occurrence::Execed {
+                process,
+                born,
+                comm
+            }),
+            (a_birth(), any::<i32>(), a_comm()).prop_map(|((process, born), status, comm)| {
+                Occurrence::Exited { process, born, status, comm }
+            }),
+        ];
         (any::<u64>(), what).prop_map(|(at, what)| Event { at: BootTime::from_nanos(at), what })
     }
 

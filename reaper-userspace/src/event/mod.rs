@@ -64,6 +64,8 @@ pub enum Occurrence {
         creator: ProcessKey,
         /// The new process.
         child: ProcessKey,
+        /// When the new process started, to the nanosecond: tells incarnations within one tick apart.
+        born: BootTime,
         /// The creator's name.
         comm: Comm,
     },
@@ -71,6 +73,8 @@ pub enum Occurrence {
     Execed {
         /// The process.
         process: ProcessKey,
+        /// When it started, to the nanosecond.
+        born: BootTime,
         /// Its new name.
         comm: Comm,
     },
@@ -78,6 +82,8 @@ pub enum Occurrence {
     Exited {
         /// The process.
         process: ProcessKey,
+        /// When it started, to the nanosecond.
+        born: BootTime,
         /// Wait status of the last thread: the process's own, unless its threads ended one by one.
         status: i32,
         /// The last thread's name.

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    BundleFact, CgroupTree, Controllers, Freeze, MountFact, ProcessFact, RuncState, RuntimeAnswer,
-    RuntimeProcess, ShimAnswer,
+    BundleFact, CgroupTree, Controllers, EndedCommand, Freeze, MountFact, ProcessFact, RuncState,
+    RuntimeAnswer, RuntimeProcess, ShimAnswer,
 };
 use crate::ident::{CgroupPath, CgroupRef, ContainerId, ContainerKey, Lookup, ProcessKey, exact};
 
@@ -83,6 +83,10 @@ pub struct Sighting {
     pub enclosed_by: Option<ContainerKey>,
     /// Mounts at or below the bundle's rootfs, outermost first.
     pub mounts: Lookup<Vec<MountFact>>,
+    /// The last `create` for it that the probes saw fail, if they saw one. Says why, never whether: nothing is
+    /// decided by it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failed_create: Option<EndedCommand>,
 }
 
 // === impl Sighting ===

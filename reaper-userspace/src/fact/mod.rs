@@ -14,6 +14,6 @@ pub use cgroup::{CgroupNode, CgroupTree, Controllers, Freeze};
 pub use container::{Provenance, Seen, Sighting};
 pub use process::{FileId, ProcessFact, ProcessState, RuntimeProcess, RuntimeRole};
 pub use runtime::{
-    BundleFact, ContainerRecord, CreateProgress, MountFact, Ownership, RuncState, RuntimeAnswer, ServerFact,
-    ShimAnswer, TaskStatus,
+    BundleFact, ContainerRecord, CreateProgress, EndedCommand, Invocation, MountFact, Ownership, ProcessEnd,
+    RuncState, RuntimeAnswer, ServerFact, ShimAnswer, TaskStatus,
 };

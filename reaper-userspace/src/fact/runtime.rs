@@ -4,7 +4,8 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use crate::ident::{CgroupPath, ContainerId, ContainerKey, Lookup, ProcessKey, Tgid, exact};
+use crate::ident::{CgroupPath, ContainerId, ContainerKey, Lookup, Namespace, ProcessKey, Tgid, exact};
+use crate::time::BootTime;
 
 /// Whether a containerd is one the operator asked us to work for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -137,4 +138,79 @@ pub struct MountFact {
     pub target: PathBuf,
     /// A process in that mount namespace.
     pub namespace_of: ProcessKey,
+}
+
+/// What a runtime was told to do, by its argument vector: a claim, not a proof.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Invocation {
+    /// `create`, `start`, `delete`, ...
+    pub verb: String,
+    /// The containerd namespace, where the runtime's root names it.
+    pub namespace: Option<Namespace>,
+    /// The container.
+    pub id: ContainerId,
+}
+
+/// How a process ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ProcessEnd {
+    /// By itself, with this code.
+    Code(i32),
+    /// By this signal.
+    Signal(i32),
+}
+
+/// A runtime's command that the probes followed from its exec to its end.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EndedCommand {
+    /// The process.
+    pub process: ProcessKey,
+    /// What it was told; `None` if it was gone before that could be read.
+    pub invocation: Option<Invocation>,
+    /// The shim that started it, where known.
+    pub shim: Option<ProcessKey>,
+    /// Its exec.
+    pub began: BootTime,
+    /// Its end.
+    pub ended: BootTime,
+    /// How.
+    pub end: ProcessEnd,
+}
+
+// === impl Invocation ===
+
+impl Invocation {
+    /// The container, where the namespace is known.
+    pub fn container(&self) -> Option<ContainerKey> {
+        let namespace = self.namespace.clone()?;
+        Some(ContainerKey { namespace, id: self.id.clone() })
+    }
+}
+
+// === impl ProcessEnd ===
+
+impl ProcessEnd {
+    /// From a wait status as the kernel keeps it (`exit_code` of `task_struct`): the signal in the low seven bits,
+    /// then the core bit, then the code.
+    pub const fn from_status(status: i32) -> Self {
+        match status & 0x7f {
+            0 => Self::Code(status >> 8 & 0xff),
+            signal => Self::Signal(signal),
+        }
+    }
+
+    /// Exit code 0.
+    pub const fn is_success(self) -> bool {
+        matches!(self, Self::Code(0))
+    }
+}
+
+impl std::fmt::Display for ProcessEnd {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Code(code) => write!(f, "exit {code}"),
+            Self::Signal(signal) => write!(f, "signal {signal}"),
+        }
+    }
 }

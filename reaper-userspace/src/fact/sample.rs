@@ -3,14 +3,15 @@
 use std::path::PathBuf;
 
 use super::{
-    BundleFact, CgroupNode, CgroupTree, Controllers, CreateProgress, Freeze, Ownership, ProcessFact,
-    ProcessState, Provenance, RuncState, RuntimeAnswer, RuntimeProcess, RuntimeRole, ServerFact, ShimAnswer,
-    Sighting, TaskStatus,
+    BundleFact, CgroupNode, CgroupTree, Controllers, CreateProgress, EndedCommand, Freeze, Invocation,
+    Ownership, ProcessEnd, ProcessFact, ProcessState, Provenance, RuncState, RuntimeAnswer, RuntimeProcess,
+    RuntimeRole, ServerFact, ShimAnswer, Sighting, TaskStatus,
 };
 use crate::ident::{
     CgroupId, CgroupPath, CgroupRef, ContainerId, ContainerKey, Hierarchy, Lookup, Namespace, ProcessKey,
     StartTicks, Tgid,
 };
+use crate::time::BootTime;
 
 pub(crate) const ADDRESS: &str = "/run/containerd/containerd.sock";
 
@@ -133,6 +134,7 @@ pub(crate) fn half_created() -> Sighting {
         holds_self: Lookup::Found(false),
         enclosed_by: None,
         mounts: Lookup::Found(vec![]),
+        failed_create: None,
     }
 }
 
@@ -160,5 +162,18 @@ pub(crate) fn empty() -> Sighting {
         trees: trees.iter().zip(1..).map(|(kind, id)| tree(*kind, id, &[])).collect(),
         processes: vec![],
         ..half_created()
+    }
+}
+
+/// What the probes saw of a `runc create` that ended like this.
+pub(crate) fn ended_create(end: ProcessEnd) -> EndedCommand {
+    let ContainerKey { namespace, id } = container();
+    EndedCommand {
+        process: command("create").process.key,
+        invocation: Some(Invocation { verb: "create".to_owned(), namespace: Some(namespace), id }),
+        shim: Some(shim().process.key),
+        began: BootTime::from_nanos(1_000_000_000),
+        ended: BootTime::from_nanos(1_250_000_000),
+        end,
     }
 }

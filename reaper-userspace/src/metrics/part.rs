@@ -37,6 +37,8 @@ pub struct ProbeMetrics {
     pub events: Counters<KernelEvent>,
     /// Events that did not.
     pub lost: Counters<Loss>,
+    /// Numbers of watched processes that were given to another process.
+    pub pid_reuses: IntCounter,
     /// From the kernel's timestamp to the inventory, in seconds.
     pub lag: Histogram,
 }
@@ -122,6 +124,10 @@ impl ProbeMetrics {
             lost: make.counters(
                 "ebpf_events_lost_total",
                 "Kernel events lost; each loss forces a full scan before anything is reaped.",
+            )?,
+            pid_reuses: make.counter(
+                "pid_reuses_total",
+                "Process numbers of watched processes that came back as another process.",
             )?,
             lag: make.histogram(
                 "event_lag_seconds",

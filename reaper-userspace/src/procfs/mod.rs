@@ -1,7 +1,8 @@
 //! Processes as `/proc` and pidfds show them, one incarnation at a time.
 //!
 //! [`start_of`], [`read`], [`all`], [`cgroup_of`] and [`alive`] answer questions about numbers; [`PidHandle`] holds
-//! an incarnation. [`runtime_processes`] and [`ancestors`] pick from what [`all`] returned and read nothing.
+//! an incarnation. [`runtime_processes`] and [`ancestors`] pick from what [`all`] returned and read nothing;
+//! [`invocation`] reads one argument vector.
 //! Nothing here signals: `reap` does, through a [`PidHandle`].
 //!
 //! # Invariants
@@ -15,6 +16,7 @@ mod ancestry;
 mod dir;
 mod error;
 mod handle;
+mod invocation;
 mod membership;
 mod process;
 mod runtime;
@@ -22,6 +24,7 @@ mod runtime;
 pub use ancestry::ancestors;
 pub use error::ProcfsError;
 pub use handle::PidHandle;
+pub use invocation::invocation;
 pub use membership::cgroup_of;
 pub use process::{alive, all, exe_file, read, start_of, wait_channel};
 pub use runtime::runtime_processes;

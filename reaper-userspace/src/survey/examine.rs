@@ -51,6 +51,7 @@ pub(super) async fn examine(question: &Question<'_>) -> Option<Sighting> {
         supervisors: relatives.supervisors,
         protected_members: relatives.protected,
         holds_self: relatives::holds_self(&trees),
+        failed_create: None,
         enclosed_by: enclosing(candidate, all).map(|outer| outer.container.clone()),
         runtime_inits: inits,
         trees,

@@ -24,7 +24,7 @@ pub use scene::Sources;
 
 use crate::cgroupfs::{CgroupDir, CgroupfsError, Layout};
 use crate::fact::{Provenance, Seen, Sighting, TaskStatus};
-use crate::ident::{CgroupRef, ContainerKey, Lookup};
+use crate::ident::{CgroupRef, ContainerKey, Lookup, ProcessKey};
 use candidates::Candidate;
 use scene::Scene;
 
@@ -51,7 +51,7 @@ pub struct Look {
     /// What could not be read and belongs to no single container.
     pub problems: Vec<String>,
     /// Live shims on the node, whosever they are.
-    pub shims: usize,
+    pub shims: Vec<ProcessKey>,
     /// Whether each containerd of ours answered.
     pub containerds: BTreeMap<String, Lookup<()>>,
 }
@@ -83,7 +83,7 @@ impl Survey {
         let candidates = candidates::all(&scene, remembered);
         let mut look = Look {
             problems: scene.problems.clone(),
-            shims: scene.live_shims().count(),
+            shims: scene.live_shims().map(|shim| shim.process.key).collect(),
             containerds: scene
                 .servers
                 .iter()

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::fact::{CreateProgress, Provenance, Sighting};
+use crate::fact::{CreateProgress, ProcessEnd, Provenance, Sighting};
 use crate::ident::Lookup;
 use crate::inventory::History;
 use crate::leak::{LeakKind, Source};
@@ -21,6 +21,7 @@ pub(super) fn collect(sighting: &Sighting, kind: LeakKind) -> Vec<Evidence> {
     let mut evidence = vec![provenance(sighting)];
     evidence.extend(answers(sighting));
     evidence.extend(files(sighting));
+    evidence.extend(failed_create(sighting));
     evidence.push(population(sighting, kind));
     if sighting.unreadable.is_empty() && sighting.in_flight.is_empty() && sighting.supervisors.is_empty() {
         evidence.push(Evidence {
@@ -86,6 +87,18 @@ fn files(sighting: &Sighting) -> Vec<Evidence> {
         Lookup::Found(_) | Lookup::Unavailable(_) => {}
     }
     what.into_iter().map(|what| Evidence { source: Source::Files, what }).collect()
+}
+
+fn failed_create(sighting: &Sighting) -> Option<Evidence> {
+    let create = sighting.failed_create.as_ref()?;
+    let how = match create.end {
+        ProcessEnd::Signal(signal) => format!("was killed by signal {signal}"),
+        ProcessEnd::Code(code) => format!("failed with exit code {code}"),
+    };
+    let shim = create.shim.map_or_else(String::new, |shim| format!(", under shim {}", shim.tgid));
+    let lasted = create.ended.since(create.began);
+    let what = format!("create (process {}{shim}) {how} after {lasted:.1?}", create.process.tgid);
+    Some(Evidence { source: Source::Kernel, what })
 }
 
 fn population(sighting: &Sighting, kind: LeakKind) -> Evidence {

@@ -1,12 +1,13 @@
 //! Which kind of leak a sighting has the shape of. No opinion on whether it is one: the guards say that.
 
-use crate::fact::{CreateProgress, Sighting};
+use crate::fact::{CreateProgress, ProcessEnd, Sighting};
 use crate::ident::Lookup;
 use crate::leak::{Cause, LeakKind};
 
 pub(super) fn classify(sighting: &Sighting) -> (LeakKind, Cause) {
     if sighting.populated() == Lookup::Found(false) && sighting.processes.is_empty() {
-        return (LeakKind::Empty, cause_of_empty(sighting));
+        let cause = if create_was_killed(sighting) { Cause::CreateKilled } else { cause_of_empty(sighting) };
+        return (LeakKind::Empty, cause);
     }
     match &sighting.runc_state {
         Lookup::NotFound if only_inits(sighting) && create_unfinished(sighting) => {
@@ -32,6 +33,12 @@ fn cause_of_empty(sighting: &Sighting) -> Cause {
         }
         Lookup::NotFound | Lookup::Found(_) | Lookup::Unavailable(_) => Cause::Unknown,
     }
+}
+
+/// Seen by the probes; of a failure by itself the runtime cleans up.
+fn create_was_killed(sighting: &Sighting) -> bool {
+    let end = sighting.failed_create.as_ref().map(|create| create.end);
+    matches!(end, Some(ProcessEnd::Signal(_)))
 }
 
 /// Create did not finish, or no bundle is left to tell.

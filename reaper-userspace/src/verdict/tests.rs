@@ -7,9 +7,12 @@ use proptest::sample::select;
 
 use super::*;
 use crate::fact::sample::{self, answer, half_created};
-use crate::fact::{Controllers, Ownership, Provenance, RuncState, RuntimeAnswer, ServerFact, TaskStatus};
+use crate::fact::{
+    Controllers, Ownership, ProcessEnd, Provenance, RuncState, RuntimeAnswer, ServerFact, TaskStatus,
+};
 use crate::ident::{CgroupId, CgroupPath, CgroupRef, Hierarchy, Lookup};
 use crate::inventory::{Inventory, Look};
+use crate::leak::Source;
 
 const NOW: BootTime = BootTime::from_nanos(2_000_000_000_000);
 
@@ -429,4 +432,17 @@ proptest! {
         };
         prop_assert_eq!(run(), run());
     }
+}
+
+#[test]
+fn a_create_that_was_seen_killed_is_the_cause_and_evidence_of_what_it_left() {
+    let create = sample::ended_create(ProcessEnd::Signal(9));
+    let seen = |sighting| Sighting { failed_create: Some(create.clone()), ..sighting };
+    let provenance = Provenance::Record { address: sample::ADDRESS.to_owned() };
+    let bare = Sighting { bundle: Lookup::NotFound, provenance, ..sample::empty() };
+    assert_leaked(&bare, LeakKind::Empty, Cause::Unknown);
+    assert_leaked(&seen(bare), LeakKind::Empty, Cause::CreateKilled);
+    let Verdict::Leaked(proof) = judge(&seen(half_created())) else { panic!() };
+    let line = proof.evidence().iter().find(|one| one.source == Source::Kernel).unwrap();
+    assert_eq!(line.what, "create (process 400, under shim 300) was killed by signal 9 after 250.0ms");
 }

@@ -185,7 +185,7 @@ impl Process {
         leaderless
     }
 
-    fn spawn(command: &mut Command, directory: Option<tempfile::TempDir>) -> Self {
+    pub(crate) fn spawn(command: &mut Command, directory: Option<tempfile::TempDir>) -> Self {
         let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         Self { child, _directory: directory }
     }

@@ -28,7 +28,11 @@ const LAYERS: [Layer; 5] = [
         below: &[],
         order: Order::AsListed,
     },
-    Layer { modules: &["policy", "inventory", "verdict", "plan"], below: &[0], order: Order::AsListed },
+    Layer {
+        modules: &["policy", "inventory", "lineage", "verdict", "plan"],
+        below: &[0],
+        order: Order::AsListed,
+    },
     Layer {
         modules: &["probe", "cgroupfs", "procfs", "runtime", "mounts", "audit", "metrics", "admin", "state"],
         below: &[0],
