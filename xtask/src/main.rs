@@ -1,5 +1,6 @@
 //! Developer commands: `cargo xtask help` lists them. One file each.
 
+mod bench;
 mod build;
 mod cargo;
 mod check;
@@ -29,6 +30,9 @@ enum Command {
     Demo(demo::Args),
     /// Run every check and test (what CI runs)
     Test(test::Args),
+    /// Measure what the project promises
+    #[command(subcommand)]
+    Bench(bench::Bench),
     /// Formatting, clippy and rustdoc, all warnings denied
     Lint,
     /// Structural checks
@@ -43,6 +47,7 @@ fn main() -> anyhow::Result<ExitCode> {
         Command::Demo(args) => demo::run(&args),
         // Its last line is the result, also of a failure.
         Command::Test(args) => return test::run(&args),
+        Command::Bench(bench) => bench::run(&bench),
         Command::Lint => lint::run(),
         Command::Check(check) => check::run(check),
     }

@@ -1,0 +1,65 @@
+//! Many processes that die in a watched cgroup, as children of a watched process, as fast as the kernel can: two
+//! records each, none lost.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use reaper_userspace::daemon::clock;
+use reaper_userspace::event::{Event, Occurrence};
+use reaper_userspace::ident::{Lookup, ProcessKey, Tgid};
+use reaper_userspace::procfs;
+use tokio::time::timeout;
+
+use crate::place::Place;
+use crate::stage::{Lags, Make, Storm, probe};
+
+/// Longest silence in the middle of a storm.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+pub(crate) async fn run(count: u64) -> Result<()> {
+    let place = Place::new("deaths")?;
+    let mut probe = probe()?;
+    probe.track(place.cgroup()?)?;
+    let mut storm = Storm::new(Make::Fork, count)?;
+    place.add(storm.pid())?;
+    let parent = key_of(storm.pid())?;
+    probe.watch(parent)?;
+    storm.begin()?;
+    let begun = clock::boot();
+    let (mut born, mut died, mut lags) = (0_u64, 0_u64, Lags::default());
+    while died < count {
+        let events = timeout(PATIENCE, probe.next_batch()).await.context("events stopped coming")??;
+        for event in &events {
+            born = born.saturating_add(u64::from(is_birth(event, parent)));
+            died = died.saturating_add(u64::from(matches!(event.what, Occurrence::Exited { .. })));
+            lags.add(event);
+        }
+        if probe.losses()?.total() > 0 {
+            break;
+        }
+    }
+    let took = clock::boot().since(begun);
+    let lost = probe.losses()?;
+    println!(
+        "deaths in a watched cgroup: {died} of {count} reported with {born} births in {:.1} s, {} events lost; {}",
+        took.as_secs_f64(),
+        lost.total(),
+        lags.show("from the kernel's stamp to the reader during it")
+    );
+    ensure!(lost.total() == 0, "lost: {lost:?}");
+    ensure!((born, died) == (count, count), "births and deaths");
+    storm.end()?;
+    Ok(())
+}
+
+fn is_birth(event: &Event, parent: ProcessKey) -> bool {
+    matches!(event.what, Occurrence::Forked { creator, .. } if creator == parent)
+}
+
+fn key_of(pid: u32) -> Result<ProcessKey> {
+    let tgid = Tgid::new(pid.into()).context("a process number")?;
+    match procfs::start_of(tgid) {
+        Lookup::Found(start) => Ok(ProcessKey { tgid, start }),
+        gone @ (Lookup::NotFound | Lookup::Unavailable(_)) => anyhow::bail!("process {pid}: {gone:?}"),
+    }
+}

@@ -1,0 +1,17 @@
+//! `cargo xtask bench`: measures what the project promises, on this machine.
+
+mod observer;
+
+use clap::Subcommand;
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Bench {
+    /// The probes: cost for processes that concern nobody, losses, lag, memory; beside bpftrace
+    Observer(observer::Args),
+}
+
+pub(crate) fn run(bench: &Bench) -> anyhow::Result<()> {
+    match bench {
+        Bench::Observer(args) => observer::run(args),
+    }
+}
