@@ -75,6 +75,9 @@ pub struct Sighting {
     pub in_flight: Vec<RuntimeProcess>,
     /// Ancestors of members that are live shims, engines (`conmon`) or runtimes, and so own the members.
     pub supervisors: Vec<RuntimeProcess>,
+    /// Living ancestors of members that nothing explains: outside of the tree, neither shim nor runtime command, and
+    /// not among those who adopt orphans (PID 1, and the processes that our containerds descend from).
+    pub owners: Vec<ProcessFact>,
     /// Members that must never be killed: ourselves, PID 1, a containerd, a kubelet, a shim.
     pub protected_members: Vec<ProcessFact>,
     /// The cgroup's tree holds the cgroup that this very program runs in.

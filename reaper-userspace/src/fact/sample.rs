@@ -130,6 +130,7 @@ pub(crate) fn half_created() -> Sighting {
         shims: vec![],
         in_flight: vec![],
         supervisors: vec![],
+        owners: vec![],
         protected_members: vec![],
         holds_self: Lookup::Found(false),
         enclosed_by: None,

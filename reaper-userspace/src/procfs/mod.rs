@@ -21,7 +21,7 @@ mod membership;
 mod process;
 mod runtime;
 
-pub use ancestry::ancestors;
+pub use ancestry::{Read, ancestors};
 pub use error::ProcfsError;
 pub use handle::PidHandle;
 pub use invocation::invocation;

@@ -50,16 +50,16 @@ fn role(argv: &[String]) -> Option<RuntimeRole> {
     shim(argv).or_else(|| command(argv))
 }
 
-/// A serving shim: it says whom it serves and has no subcommand. `start` and `delete` are short-lived helpers.
+/// A shim says whom it serves, whatever its program is called (`ctr run --runtime /path/to/any-name`); with one of
+/// the subcommands of shims it is a short-lived helper.
 fn shim(argv: &[String]) -> Option<RuntimeRole> {
-    if !file_name(argv.first()?).starts_with(SHIM) || matches!(subcommand(argv), Some("start" | "delete")) {
-        return None;
+    let namespace = Namespace::try_from(option(argv, "namespace")?).ok()?;
+    let id = ContainerId::try_from(option(argv, "id")?).ok()?;
+    let address = option(argv, "address")?.to_owned();
+    match subcommand(argv) {
+        Some(verb @ ("start" | "delete")) => Some(RuntimeRole::Command { verb: verb.to_owned() }),
+        Some(_) | None => Some(RuntimeRole::Shim { namespace, id, address }),
     }
-    Some(RuntimeRole::Shim {
-        namespace: Namespace::try_from(option(argv, "namespace")?.to_owned()).ok()?,
-        id: ContainerId::try_from(option(argv, "id")?.to_owned()).ok()?,
-        address: option(argv, "address")?.to_owned(),
-    })
 }
 
 fn command(argv: &[String]) -> Option<RuntimeRole> {
@@ -139,6 +139,8 @@ mod tests {
             "/usr/bin/containerd-shim-runc-v2 -namespace k8s.io -id a1 -address /run/c.sock",
             "containerd-shim-kata-v2 --id a1 --namespace k8s.io --address /run/c.sock --debug",
             "/x/containerd-shim-runc-v2 -namespace=k8s.io -id=a1 -address=/run/c.sock",
+            "/opt/my-runtime -namespace k8s.io -id a1 -address /run/c.sock",
+            "/bin/sh /opt/wrapped-runtime -namespace k8s.io -id a1 -address /run/c.sock",
         ] {
             assert_eq!(role_of(line).as_deref(), Some("shim k8s.io a1 /run/c.sock"), "{line}");
         }
@@ -153,6 +155,8 @@ mod tests {
         assert_eq!(role_of(start).as_deref(), Some("start"));
         let delete = "containerd-shim-runc-v2 -namespace x -address /s -id a -bundle /b delete";
         assert_eq!(role_of(delete).as_deref(), Some("delete"));
+        let renamed = "/opt/my-runtime -namespace x -id a -address /s start";
+        assert_eq!(role_of(renamed).as_deref(), Some("start"));
     }
 
     #[test]

@@ -39,6 +39,7 @@ pub(super) async fn examine(question: &Question<'_>) -> Option<Sighting> {
     let bundle = find_bundle(sources, container);
     let inits = runtime_inits(question, &processes);
     let relatives = relatives::of(container, &processes, scene);
+    unreadable.extend(relatives.lineage.unknown);
     Some(Sighting {
         container: container.clone(),
         provenance: candidate.provenance.clone(),
@@ -48,7 +49,8 @@ pub(super) async fn examine(question: &Question<'_>) -> Option<Sighting> {
         runtimes: ask_servers(question).await,
         shims: ask_shims(question).await,
         in_flight: relatives.in_flight,
-        supervisors: relatives.supervisors,
+        supervisors: relatives.lineage.supervisors,
+        owners: relatives.lineage.owners,
         protected_members: relatives.protected,
         holds_self: relatives::holds_self(&trees),
         failed_create: None,

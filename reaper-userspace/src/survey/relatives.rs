@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use super::scene::{Processes, Scene};
+use super::scene::Scene;
 use crate::fact::{CgroupTree, ProcessFact, RuntimeProcess, RuntimeRole};
 use crate::ident::{ContainerKey, Lookup, ProcessKey, Tgid};
 use crate::procfs;
@@ -14,8 +14,17 @@ const NEVER: [&str; 3] = ["kubelet", "dockerd", "containerd"];
 #[derive(Debug)]
 pub(super) struct Relatives {
     pub(super) in_flight: Vec<RuntimeProcess>,
-    pub(super) supervisors: Vec<RuntimeProcess>,
+    pub(super) lineage: Lineage,
     pub(super) protected: Vec<ProcessFact>,
+}
+
+/// The living ancestors of the members, outside of the tree.
+#[derive(Debug, Default)]
+pub(super) struct Lineage {
+    pub(super) supervisors: Vec<RuntimeProcess>,
+    pub(super) owners: Vec<ProcessFact>,
+    /// Why they are not known.
+    pub(super) unknown: Option<String>,
 }
 
 pub(super) fn of(container: &ContainerKey, members: &[ProcessFact], scene: &Scene) -> Relatives {
@@ -32,31 +41,26 @@ pub(super) fn of(container: &ContainerKey, members: &[ProcessFact], scene: &Scen
             .filter(|process| process.names(&container.id))
             .cloned()
             .collect(),
-        supervisors: supervisors(members, &scene.processes)
-            .into_iter()
-            .filter(|s| !inside.contains(&s.process.key))
-            .collect(),
+        lineage: lineage(members, &scene.adopters, &procfs::read),
         protected: members.iter().filter(|member| must_live(member, scene)).cloned().collect(),
     }
 }
 
-/// Shims and commands among the ancestors, however far up.
-fn supervisors(members: &[ProcessFact], processes: &Processes) -> Vec<RuntimeProcess> {
-    let mut found: Vec<RuntimeProcess> = vec![];
-    for member in members {
-        let Some(parent) = member.parent else { continue };
-        let ancestors = processes.ancestors(parent);
-        let lineage = std::iter::once(parent).chain(ancestors.iter().map(|process| process.key.tgid));
-        for tgid in lineage {
-            let known = processes.runtime().iter().find(|process| process.process.key.tgid == tgid);
-            if let Some(process) = known
-                && !found.contains(process)
-            {
-                found.push(process.clone());
-            }
-        }
-    }
-    found
+/// Shims and commands among the ancestors, however far up, and those that nothing explains.
+fn lineage(members: &[ProcessFact], adopters: &BTreeSet<ProcessKey>, read: procfs::Read<'_>) -> Lineage {
+    let above = match procfs::ancestors(members, read) {
+        Lookup::Found(above) => above,
+        Lookup::NotFound => vec![],
+        Lookup::Unavailable(reason) => return Lineage { unknown: Some(reason), ..Lineage::default() },
+    };
+    let supervisors = procfs::runtime_processes(&above);
+    let explained = |process: &ProcessFact| {
+        process.key.tgid == Tgid::INIT
+            || adopters.contains(&process.key)
+            || supervisors.iter().any(|supervisor| supervisor.process.key == process.key)
+    };
+    let owners = above.iter().filter(|process| !explained(process)).cloned().collect();
+    Lineage { supervisors, owners, unknown: None }
 }
 
 fn must_live(member: &ProcessFact, scene: &Scene) -> bool {
@@ -95,46 +99,63 @@ mod tests {
     use super::*;
     use crate::fact::sample;
 
-    fn process(tgid: i64, parent: i64, argv: &[&str]) -> ProcessFact {
+    fn process(tgid: i64, parent: i64, command_line: &str) -> ProcessFact {
         ProcessFact {
             key: sample::key(tgid, 1),
             parent: Tgid::new(parent),
-            argv: argv.iter().map(|word| (*word).to_owned()).collect(),
+            argv: command_line.split(' ').map(str::to_owned).collect(),
             ..sample::workload()
         }
     }
 
-    fn supervisors_of(member: &ProcessFact, others: &[ProcessFact]) -> Vec<u32> {
-        let processes = Processes::of(others.iter().chain([member]).cloned().collect());
-        let found = supervisors(std::slice::from_ref(member), &processes);
-        found.iter().map(|process| process.process.key.tgid.get()).collect()
+    fn init() -> ProcessFact {
+        process(1, 0, "/sbin/init")
+    }
+
+    /// Numbers of the supervisors, and of the owners.
+    fn above(member: &ProcessFact, others: &[ProcessFact], adopters: &[i64]) -> (Vec<u32>, Vec<u32>) {
+        let read = |tgid: Tgid| {
+            let found = others.iter().find(|process| process.key.tgid == tgid);
+            found.map_or(Lookup::NotFound, |process| Lookup::Found(process.clone()))
+        };
+        let adopters = adopters.iter().map(|tgid| sample::key(*tgid, 1)).collect();
+        let lineage = lineage(std::slice::from_ref(member), &adopters, &read);
+        assert_eq!(lineage.unknown, None);
+        let number = |process: &ProcessFact| process.key.tgid.get();
+        let supervisors = lineage.supervisors.iter().map(|supervisor| number(&supervisor.process));
+        (supervisors.collect(), lineage.owners.iter().map(number).collect())
     }
 
     #[test]
     fn a_shim_or_command_owns_its_descendants_however_far_down() {
-        let shim = process(
-            20,
-            1,
-            &[
-                "/usr/bin/containerd-shim-runc-v2",
-                "-namespace",
-                "k8s.io",
-                "-id",
-                "x",
-                "-address",
-                "/run/c.sock",
-            ],
-        );
-        let create = process(30, 20, &["runc", "--root", "/r", "create", "--bundle", "/b", "x"]);
-        let shell = process(40, 30, &["sh", "-c", "sleep 9"]);
-        let member = process(50, 40, &["sleep", "9"]);
-        assert_eq!(supervisors_of(&member, &[shim.clone(), create, shell]), [30, 20]);
-        assert_eq!(supervisors_of(&process(60, 20, &["sleep", "9"]), &[shim]), [20]);
+        let shim =
+            process(20, 1, "/usr/bin/containerd-shim-runc-v2 -namespace k8s.io -id x -address /run/c.sock");
+        let create = process(30, 20, "runc --root /r create --bundle /b x");
+        let shell = process(40, 30, "sh -c sleep");
+        let member = process(50, 40, "sleep 9");
+        assert_eq!(above(&member, &[init(), shim.clone(), create, shell], &[]), (vec![20, 30], vec![40]));
+        assert_eq!(above(&process(60, 20, "sleep 9"), &[init(), shim], &[]), (vec![20], vec![]));
     }
 
     #[test]
-    fn an_orphan_has_no_supervisor() {
-        let init = process(1, 0, &["/sbin/init"]);
-        assert_eq!(supervisors_of(&process(50, 1, &["sleep", "9"]), &[init]), Vec::<u32>::new());
+    fn whoever_is_above_a_member_owns_it_whatever_its_program_is_called() {
+        let runtime = process(20, 1, "/opt/my-runtime --serve");
+        assert_eq!(above(&process(50, 20, "sleep 9"), &[init(), runtime], &[]), (vec![], vec![20]));
+    }
+
+    #[test]
+    fn an_orphan_of_process_1_or_of_an_adopter_has_no_owner() {
+        let service_manager = process(7, 1, "/usr/lib/systemd/systemd --user");
+        assert_eq!(above(&process(50, 1, "sleep 9"), &[init()], &[]), (vec![], vec![]));
+        let adopted = process(50, 7, "sleep 9");
+        assert_eq!(above(&adopted, &[init(), service_manager.clone()], &[1, 7]), (vec![], vec![]));
+        assert_eq!(above(&adopted, &[init(), service_manager], &[]), (vec![], vec![7]));
+    }
+
+    #[test]
+    fn ancestors_that_cannot_be_read_are_unknown() {
+        let read = |_: Tgid| Lookup::Unavailable("EIO".to_owned());
+        let lineage = lineage(&[process(50, 20, "sleep 9")], &BTreeSet::new(), &read);
+        assert_eq!(lineage.unknown.as_deref(), Some("EIO"));
     }
 }

@@ -8,7 +8,7 @@ use crate::fact::{
     BundleFact, ContainerRecord, FileId, Ownership, ProcessFact, RuntimeProcess, RuntimeRole, ServerFact,
     TaskStatus,
 };
-use crate::ident::{ContainerId, ContainerKey, Lookup, Namespace, Tgid};
+use crate::ident::{ContainerId, ContainerKey, Lookup, Namespace, ProcessKey};
 use crate::kernel::chain;
 use crate::procfs;
 use crate::runtime::containerd::{Containerd, DEADLINE};
@@ -48,10 +48,10 @@ pub(super) struct Shim<'a> {
     pub(super) address: &'a str,
 }
 
-/// All processes, or why they are not known: then nothing can be proven.
+/// The processes of container runtimes, or why they are not known: then nothing can be proven.
 #[derive(Debug)]
 pub(super) enum Processes {
-    Known { all: Vec<ProcessFact>, runtime: Vec<RuntimeProcess> },
+    Known(Vec<RuntimeProcess>),
     Unknown(String),
 }
 
@@ -63,6 +63,8 @@ pub(super) struct Scene {
     pub(super) bundles: Vec<BundleFact>,
     /// The runtimes' binaries.
     pub(super) binaries: BTreeSet<FileId>,
+    /// Who adopts the orphans of our containerds' shims, besides PID 1: see [`Self::ask_adopters`].
+    pub(super) adopters: BTreeSet<ProcessKey>,
     /// Why the table of sockets is not known: a containerd may be hidden in it.
     pub(super) unseen_sockets: Option<String>,
     pub(super) problems: Vec<String>,
@@ -103,34 +105,22 @@ impl Server {
 impl Processes {
     fn read() -> Self {
         match procfs::all() {
-            Ok(all) => Self::of(all),
+            Ok(all) => Self::Known(procfs::runtime_processes(&all)),
             Err(error) => Self::Unknown(chain(&error)),
         }
-    }
-
-    pub(super) fn of(all: Vec<ProcessFact>) -> Self {
-        Self::Known { runtime: procfs::runtime_processes(&all), all }
     }
 
     /// Those of container runtimes, as far as known.
     pub(super) fn runtime(&self) -> &[RuntimeProcess] {
         match self {
-            Self::Known { runtime, .. } => runtime,
+            Self::Known(runtime) => runtime,
             Self::Unknown(_) => &[],
-        }
-    }
-
-    /// The ancestors of a process, nearest first, as far as known.
-    pub(super) fn ancestors(&self, tgid: Tgid) -> Vec<&ProcessFact> {
-        match self {
-            Self::Known { all, .. } => procfs::ancestors(all, tgid),
-            Self::Unknown(_) => vec![],
         }
     }
 
     pub(super) const fn unknown(&self) -> Option<&String> {
         match self {
-            Self::Known { .. } => None,
+            Self::Known(_) => None,
             Self::Unknown(reason) => Some(reason),
         }
     }
@@ -147,12 +137,14 @@ impl Scene {
             servers: vec![],
             bundles: vec![],
             binaries: BTreeSet::new(),
+            adopters: BTreeSet::new(),
             unseen_sockets: None,
             problems: vec![],
         };
         scene.binaries = binaries::installed(&scene.live_shims().collect::<Vec<_>>());
         scene.ask_servers(sources).await;
         scene.list_bundles(sources);
+        scene.ask_adopters();
         scene
     }
 
@@ -176,6 +168,23 @@ impl Scene {
     /// Why this moment proves nothing.
     pub(super) fn blind(&self) -> impl Iterator<Item = &String> {
         self.processes.unknown().into_iter().chain(&self.unseen_sockets)
+    }
+
+    /// A process whose parent dies goes to the nearest ancestor that asked for orphans (`PR_SET_CHILD_SUBREAPER`), else
+    /// to PID 1 (`kernel/exit.c:find_new_reaper`). A shim detaches from the containerd that starts it, so that whoever
+    /// adopts it, and its containers once it dies, is above that containerd.
+    fn ask_adopters(&mut self) {
+        for server in self.servers.iter().filter(|server| server.is_ours()) {
+            let Some(fact) = server.fact.found() else { continue };
+            let above = procfs::read(fact.process.tgid)
+                .and_then(|server| procfs::ancestors(&[server], &procfs::read));
+            match above {
+                Lookup::Found(above) => self.adopters.extend(above.iter().map(|process| process.key)),
+                Lookup::NotFound => {}
+                // Fewer of them only means to hold more back.
+                Lookup::Unavailable(reason) => self.problems.push(reason),
+            }
+        }
     }
 
     fn list_bundles(&mut self, sources: &Sources) {

@@ -70,7 +70,11 @@ pub const RULES: &[Rule] = &[
         means: "a bundle, a record or our own earlier sight must tie the cgroup to the container",
         finds: no_provenance,
     },
-    Rule { guard: Guard::Foreign, means: "it must not be another manager's", finds: foreign },
+    Rule {
+        guard: Guard::Foreign,
+        means: "it must not be another manager's, nor a member's ancestor be alive that is none of the runtime's",
+        finds: foreign,
+    },
     Rule {
         guard: Guard::Protected,
         means: "slices, services, roots and protected names stay",
@@ -266,6 +270,10 @@ fn foreign(case: &Case<'_>) -> Vec<String> {
             reasons.push(format!("{} has a record of it and is not ours", runtime.address));
         }
     }
+    let owners = sighting.owners.iter().map(|owner| {
+        format!("{} (pid {}) is a living ancestor of a member", owner.comm.escape_debug(), owner.key.tgid)
+    });
+    reasons.extend(owners);
     reasons
 }
 

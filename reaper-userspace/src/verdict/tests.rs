@@ -262,6 +262,14 @@ fn other_managers_cgroups_are_foreign() {
 }
 
 #[test]
+fn a_living_ancestor_that_nothing_explains_owns_the_members() {
+    let sighting = Sighting { owners: vec![sample::workload()], ..half_created() };
+    assert_held_by(&sighting, Guard::Foreign);
+    let verdict = format!("{:?}", judge(&sighting));
+    assert!(verdict.contains("sleep (pid 91300) is a living ancestor"), "{verdict}");
+}
+
+#[test]
 fn slices_services_pods_and_tops_are_never_targets() {
     for path in [
         "/",
