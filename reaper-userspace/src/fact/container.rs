@@ -77,6 +77,7 @@ pub struct Sighting {
     pub supervisors: Vec<RuntimeProcess>,
     /// Living ancestors of members that nothing explains: outside of the tree, neither shim nor runtime command, and
     /// not among those who adopt orphans (PID 1, and the processes that our containerds descend from).
+    #[serde(default)]
     pub owners: Vec<ProcessFact>,
     /// Members that must never be killed: ourselves, PID 1, a containerd, a kubelet, a shim.
     pub protected_members: Vec<ProcessFact>,
