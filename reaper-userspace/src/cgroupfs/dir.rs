@@ -81,6 +81,24 @@ impl CgroupDir {
         answer(self.freeze())
     }
 
+    /// Whether somebody asked for the freeze of exactly this cgroup.
+    pub fn freeze_requested(&self) -> Lookup<bool> {
+        answer(self.is_freeze_requested())
+    }
+
+    /// Whether it is a threaded cgroup, whose processes only the domain above it lists. Never on v1.
+    pub fn is_threaded(&self) -> Lookup<bool> {
+        match self.read("cgroup.type") {
+            Err(error) if error.is_unsupported() => Lookup::Found(false),
+            text => answer(text.map(|text| text.trim_ascii() == b"threaded")),
+        }
+    }
+
+    /// True only if the kernel says that the cgroup was removed; its name tells nothing, as v1 can rename.
+    pub fn is_removed(&self) -> bool {
+        self.is_gone()
+    }
+
     /// Whether an enclosing cgroup keeps this one frozen, so that thawing this one alone has no effect.
     pub fn frozen_from_above(&self) -> Lookup<bool> {
         answer(self.held_by_ancestor())

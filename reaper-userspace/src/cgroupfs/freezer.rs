@@ -23,6 +23,18 @@ impl CgroupDir {
         }
     }
 
+    pub(super) fn is_freeze_requested(&self) -> Result<bool, CgroupfsError> {
+        let requested = match self.controllers() {
+            Controllers::Other => Ok(false),
+            Controllers::Freezer => self.flag("freezer.self_freezing"),
+            Controllers::Unified => self.flag("cgroup.freeze"),
+        };
+        match requested {
+            Err(error) if error.is_unsupported() => Ok(false),
+            requested => requested,
+        }
+    }
+
     pub(super) fn held_by_ancestor(&self) -> Result<bool, CgroupfsError> {
         let held = match self.controllers() {
             Controllers::Other => Ok(false),

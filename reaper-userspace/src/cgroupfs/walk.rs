@@ -105,7 +105,12 @@ impl Walk<'_> {
     }
 
     fn members(&self, dir: &CgroupDir) -> Result<Lookup<Vec<ProcessKey>>, CgroupfsError> {
-        let tgids = match unless_gone(dir.procs())? {
+        let procs = match dir.procs() {
+            // Its processes are listed by the domain, which is the root of what is read, or below it.
+            Err(error) if error.is_threaded() && !self.nodes.is_empty() => Ok(vec![]),
+            procs => procs,
+        };
+        let tgids = match unless_gone(procs)? {
             Lookup::Found(tgids) => tgids,
             Lookup::NotFound => return Ok(Lookup::NotFound),
             Lookup::Unavailable(reason) => return Ok(Lookup::Unavailable(reason)),

@@ -3,7 +3,9 @@
 //! The order is the protocol: cgroups are held open by identity *before* the second proof is made, so that what was
 //! proven is what is held; and the intent is durable before the first step.
 
-use crate::audit::{AuditError, Journal, Outcome, Trigger};
+use std::time::Duration;
+
+use crate::audit::{AuditError, Intent, Journal, Outcome, Trigger};
 use crate::ident::ContainerKey;
 use crate::kernel::chain;
 use crate::leak::Guard;
@@ -13,6 +15,10 @@ use crate::verdict::{Freshness, Veto};
 
 use super::engine::Engine;
 use super::{clock, records};
+
+/// How old the second proof may be when the first step is taken: a slow disk holds up the intent, and the node goes
+/// on meanwhile.
+const FRESH_FOR: Duration = Duration::from_secs(1);
 
 /// How an act ended.
 #[derive(Debug)]
@@ -54,6 +60,9 @@ pub async fn carry_out(
         Ok(intent) => intent,
         Err(error) => return Acted::Stopped(audit_down(&error)),
     };
+    if let Some(veto) = stale(clock::boot().since(stamp.boot)) {
+        return close(journal, intent, veto);
+    }
     // Killing and removing block; the reader of events and the metrics go on meanwhile.
     let fired = tokio::task::spawn_blocking(move || {
         let result = armed.fire(&fresh, &intent, Timing::start(clock::boot));
@@ -70,14 +79,21 @@ pub async fn carry_out(
             let outcome = report.outcome();
             Acted::Done { report: Box::new(report), outcome, unrecorded: recorded.err() }
         }
-        Err(refused) => {
-            let veto = veto_of(&refused);
-            match journal.outcome(clock::stamp(), intent, records::stopped(&veto)) {
-                Ok(()) => Acted::Stopped(veto),
-                Err(error) => Acted::Stopped(audit_down(&error)),
-            }
-        }
+        Err(refused) => close(journal, intent, veto_of(&refused)),
     }
+}
+
+/// Records that a guard held at the last check.
+fn close(journal: &mut Journal, intent: Intent, veto: Veto) -> Acted {
+    match journal.outcome(clock::stamp(), intent, records::stopped(&veto)) {
+        Ok(()) => Acted::Stopped(veto),
+        Err(error) => Acted::Stopped(audit_down(&error)),
+    }
+}
+
+fn stale(age: Duration) -> Option<Veto> {
+    let detail = || format!("the intent took {age:.1?} to record, the proof is too old");
+    (age > FRESH_FOR).then(|| Veto { guard: Guard::SourceUnavailable, detail: detail(), ready_at: None })
 }
 
 /// The veto for a log that cannot take the record.
@@ -91,4 +107,17 @@ fn veto_of(refused: &Refused) -> Veto {
         Refused::NotHeld { .. } | Refused::NoHierarchy(_) => Guard::SourceUnavailable,
     };
     Veto { guard, detail: refused.to_string(), ready_at: None }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_proof_that_waited_for_the_disk_is_no_proof() {
+        assert_eq!(stale(FRESH_FOR), None);
+        let veto = stale(FRESH_FOR.saturating_mul(2)).unwrap();
+        // Not the log's fault: the next sweep may act.
+        assert_eq!(veto.guard, Guard::SourceUnavailable);
+    }
 }

@@ -90,12 +90,11 @@ pub(super) fn outcome(report: &Report) -> OutcomeBody {
     let outcome = report.outcome();
     let after =
         if report.left_over.is_empty() { After::Gone } else { After::Remains { what: remains(report) } };
-    let failed: Vec<&str> = report.steps.iter().filter_map(|step| step.error.as_deref()).collect();
     OutcomeBody {
         steps: report.steps.iter().map(step).collect(),
         after,
         outcome,
-        reason: (outcome != Outcome::Reaped).then(|| failed.join("; ")),
+        reason: (outcome != Outcome::Reaped).then(|| report.reasons().join("; ")),
         dur_ms: Millis(report.took),
     }
 }

@@ -291,6 +291,9 @@ impl Reaping {
 
     async fn act(&mut self, engine: &mut Engine, hints: &Hints, plan: ReapPlan) {
         let Ok(journal) = &mut self.journal else { return };
+        if self.paused.is_some() {
+            return;
+        }
         let (id, kind) = (plan.id().clone(), plan.proof().kind());
         let key = plan.proof().sighting().container.clone();
         let trigger = records::trigger(Triggered::Daemon, None, plan.proof().cause());
@@ -301,6 +304,7 @@ impl Reaping {
                 self.recorded(RecordType::ReapOutcome, unrecorded.map_or(Ok(()), Err));
                 tracing::info!(leak = %id, container.id = %key, %kind, took = ?report.took, killed = report.killed.len(), "{}", report.summary());
                 self.count(kind, &report, outcome);
+                self.stop_if_harmful(&report);
                 self.settle(key, kind, outcome);
             }
             Acted::Stopped(veto) => {
@@ -312,6 +316,14 @@ impl Reaping {
                 }
             }
         }
+    }
+
+    /// What must never happen ends all acting, until a person has looked and started the daemon anew.
+    fn stop_if_harmful(&mut self, report: &Report) {
+        let Some(bystander) = report.bystanders.first() else { return };
+        let reason = format!("process {bystander} was killed and was not judged; nothing is reaped any more");
+        tracing::error!("{reason}");
+        self.paused = Some(reason);
     }
 
     fn settle(&mut self, key: ContainerKey, kind: LeakKind, outcome: Outcome) {
@@ -335,8 +347,8 @@ impl Reaping {
         reap.reaps.inc((kind, report::outcome_label(outcome)));
         reap.duration.observe(kind, report.took.as_secs_f64());
         reap.last.set(kind, report::seconds(clock::wall()));
-        let method = if report.by_cgroup_kill { KillMethod::CgroupKill } else { KillMethod::Pidfd };
-        reap.killed.add((kind, method), u64::try_from(report.killed.len()).unwrap_or(u64::MAX));
+        let killed = u64::try_from(report.killed.len()).unwrap_or(u64::MAX);
+        reap.killed.add((kind, KillMethod::Pidfd), killed);
         reap.bystanders.inc_by(u64::try_from(report.bystanders.len()).unwrap_or(u64::MAX));
         for step in report.steps.iter().filter(|step| step.error.is_some()) {
             if let Some(step) = ReapStep::of(step.op) {

@@ -37,9 +37,9 @@ pub struct CgroupNode {
     pub cgroup: CgroupRef,
     /// Where it was found.
     pub path: CgroupPath,
-    /// Thread groups listed in `cgroup.procs`, by incarnation, in order, without duplicates. `Unavailable` for
-    /// threaded cgroups, whose `cgroup.procs` cannot be read (EOPNOTSUPP), and when a member is outside the
-    /// reader's PID namespace (listed as 0).
+    /// Thread groups listed in `cgroup.procs`, by incarnation, in order, without duplicates; none for threaded cgroups
+    /// below the root, whose processes the domain above lists. `Unavailable` if the tree's root is threaded itself
+    /// (EOPNOTSUPP), and when a member is outside the reader's PID namespace (listed as 0).
     pub members: Lookup<Vec<ProcessKey>>,
     /// Freezer state of this cgroup.
     pub freeze: Lookup<Freeze>,

@@ -7,8 +7,8 @@ use rustix::io::Errno;
 
 use super::dir::pidfd;
 use super::error::{ProcfsError, answer};
-use super::process::start_of;
-use crate::ident::{Lookup, ProcessKey};
+use super::process::{birth, start_of};
+use crate::ident::{Lookup, ProcessKey, Tgid};
 use crate::kernel::{read_path, until};
 use crate::time::BootTime;
 
@@ -21,6 +21,21 @@ const FDINFO_LIMIT: u64 = 4096;
 pub struct PidHandle {
     fd: OwnedFd,
     key: ProcessKey,
+}
+
+/// A held process whose start and parent were read by number, and are not proven to be its own yet.
+#[derive(Debug)]
+#[must_use = "what was read is worth nothing before it is proven"]
+pub struct Candidate {
+    handle: PidHandle,
+    parent: Option<Tgid>,
+}
+
+/// A held process, with its parent while it was held.
+#[derive(Debug)]
+pub struct Member {
+    handle: PidHandle,
+    parent: Option<Tgid>,
 }
 
 // === impl PidHandle ===
@@ -93,6 +108,52 @@ impl PidHandle {
             Some(-1) => Ok(false),
             _ => Err(ProcfsError::ForeignPidfd { tgid }),
         }
+    }
+}
+
+// === impl Candidate ===
+
+impl Candidate {
+    /// Holds the process that has this number now, and reads its start and its parent. `NotFound` if the number is no
+    /// process's: nobody has it, or a thread that is no leader.
+    pub fn hold(tgid: Tgid) -> Lookup<Self> {
+        let fd = match pidfd(tgid) {
+            Ok(fd) => fd,
+            Err(Errno::SRCH | Errno::INVAL | Errno::NOENT) => return Lookup::NotFound,
+            Err(source) => return answer(Err(ProcfsError::Pidfd { tgid, source })),
+        };
+        birth(tgid).and_then(|(start, parent)| {
+            Lookup::Found(Self { handle: PidHandle { fd, key: ProcessKey { tgid, start } }, parent })
+        })
+    }
+
+    /// If the held process has its number still, it had it when the start and the parent were read, and all the time
+    /// since. `NotFound` if it was reaped: then nothing is known about it.
+    pub fn prove(self) -> Lookup<Member> {
+        let Self { handle, parent } = self;
+        handle.is_attached().and_then(|attached| {
+            if attached { Lookup::Found(Member { handle, parent }) } else { Lookup::NotFound }
+        })
+    }
+}
+
+// === impl Member ===
+
+impl Member {
+    /// Which incarnation it is.
+    pub const fn key(&self) -> ProcessKey {
+        self.handle.key
+    }
+
+    /// Its parent's number, `None` for 0.
+    pub const fn parent(&self) -> Option<Tgid> {
+        self.parent
+    }
+}
+
+impl AsFd for Member {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.handle.as_fd()
     }
 }
 

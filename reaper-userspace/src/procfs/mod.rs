@@ -23,7 +23,7 @@ mod runtime;
 
 pub use ancestry::{Read, ancestors};
 pub use error::ProcfsError;
-pub use handle::PidHandle;
+pub use handle::{Candidate, Member, PidHandle};
 pub use invocation::invocation;
 pub use membership::cgroup_of;
 pub use process::{alive, all, exe_file, read, start_of, wait_channel};

@@ -21,6 +21,14 @@ pub fn start_of(tgid: Tgid) -> Lookup<StartTicks> {
     answer(ProcDir::open(tgid).and_then(|dir| dir.stat()).map(|stat| StartTicks::from_ticks(stat.starttime)))
 }
 
+/// When the process that has this number now started, and its parent's number; `None` for 0.
+pub(super) fn birth(tgid: Tgid) -> Lookup<(StartTicks, Option<Tgid>)> {
+    answer(ProcDir::open(tgid).and_then(|dir| dir.stat()).map(|stat| {
+        let start = StartTicks::from_ticks(stat.starttime);
+        (start, Tgid::new(stat.ppid.into()))
+    }))
+}
+
 /// The process that has this number now; a zombie is one too.
 ///
 /// The argument vector is cut at 64 KiB and 256 words. Reading it takes the process's own memory, so on a node in

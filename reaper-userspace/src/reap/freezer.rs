@@ -1,76 +1,125 @@
-//! Freezing a tree, and thawing it again whatever happens.
+//! Stopping the trees while their members are listed, and letting go of them whatever happens.
 //!
-//! Facts: a task frozen by v1 keeps SIGKILL pending until thawed; thawing a child of a frozen cgroup says success and
-//! does nothing (`kernel/cgroup/legacy_freezer.c`), so the thaw goes leaf to root and the ancestor is asked.
+//! Facts: a task frozen by v1 keeps SIGKILL pending until thawed, one frozen by v2 dies frozen; thawing a child of a
+//! frozen cgroup says success and does nothing (`kernel/cgroup/legacy_freezer.c`), so the thaw goes leaf to root and
+//! the ancestor is asked. A freezer that somebody else had closed is opened only once signals are sent: a refused act
+//! leaves everything as it was.
 
 use std::time::Duration;
 
-use super::Timing;
-use super::members::walk;
+use super::members::{listed, walk};
+use super::{Held, Timing};
 use crate::cgroupfs::{CgroupControl as _, CgroupDir};
-use crate::fact::Freeze;
+use crate::fact::{Controllers, Freeze};
 use crate::ident::Lookup;
 
 /// How long a tree may take to freeze before it is killed unfrozen; a task in D never freezes.
 const FREEZE_WAIT: Duration = Duration::from_millis(50);
-/// Poll interval of v1's `freezer.state`, which has no notification.
-const FREEZE_POLL: Duration = Duration::from_millis(1);
+/// `freezer.state` of v1 has no notification, and that of `cgroup.events` comes once in 10 ms: look, at growing
+/// intervals.
+const FIRST_WAIT: Duration = Duration::from_micros(50);
+const LONGEST_WAIT: Duration = Duration::from_millis(1);
 
-/// Opens the freezers of a tree when dropped.
+/// The freezers of the trees to kill; lets go of them when dropped.
 #[derive(Debug)]
-pub(super) struct Thaw<'a> {
-    root: &'a CgroupDir,
+pub(super) struct Freezers<'a> {
+    trees: Vec<&'a Held>,
+    /// Roots that we closed and nobody else had.
+    closed: Vec<&'a CgroupDir>,
+    signalled: bool,
 }
 
-/// Freezes the tree, so that nobody inside forks or moves while it is listed. Best effort: killing works without.
-pub(super) fn freeze(root: &CgroupDir, timing: Timing) -> Thaw<'_> {
-    let thaw = Thaw { root };
-    if let Err(error) = root.freeze() {
-        tracing::debug!(cgroup = %root.path(), %error, "cannot freeze, killing it unfrozen");
-        return thaw;
+// === impl Freezers ===
+
+impl<'a> Freezers<'a> {
+    /// Asks the trees to stop, so that nobody inside forks or moves while it is listed. Best effort: killing works
+    /// without.
+    pub(super) fn close(trees: &[&'a Held]) -> Result<Self, String> {
+        let mut freezers = Self { trees: trees.to_vec(), closed: vec![], signalled: false };
+        for tree in needed(trees)? {
+            match tree.dir.freeze_requested() {
+                Lookup::Found(false) => {}
+                Lookup::Found(true) | Lookup::NotFound => continue,
+                Lookup::Unavailable(reason) => return Err(reason),
+            }
+            match tree.dir.freeze() {
+                Ok(()) => freezers.closed.push(&tree.dir),
+                Err(error) if error.is_gone() => {}
+                Err(error) => {
+                    tracing::debug!(cgroup = %tree.target.path, %error, "cannot freeze, killing it unfrozen");
+                }
+            }
+        }
+        Ok(freezers)
     }
-    let until = timing.within(FREEZE_WAIT);
-    while root.freeze_state() == Lookup::Found(Freeze::Freezing) && (timing.now)() < until {
-        pause(FREEZE_POLL);
+
+    /// Waits, within bounds, until what was asked to stop has stopped.
+    pub(super) fn settle(&self, timing: Timing) {
+        let until = timing.within(FREEZE_WAIT);
+        for dir in &self.closed {
+            let mut wait = FIRST_WAIT;
+            while dir.freeze_state() == Lookup::Found(Freeze::Freezing) && (timing.now)() < until {
+                pause(wait);
+                wait = wait.saturating_mul(2).min(LONGEST_WAIT);
+            }
+        }
     }
-    thaw
-}
 
-#[expect(
-    clippy::disallowed_methods,
-    reason = "freezer.state of v1 has no notification; the loop has a deadline"
-)]
-pub(super) fn pause(time: Duration) {
-    std::thread::sleep(time);
-}
+    /// From here on signals are pending, and every freezer of the trees is opened on every way out.
+    pub(super) const fn signalled(&mut self) {
+        self.signalled = true;
+    }
 
-// === impl Thaw ===
-
-impl Thaw<'_> {
-    /// Thaws now, and says what keeps the tree frozen, if something does.
-    pub(super) fn now(&self) -> Option<String> {
-        thaw_tree(self.root);
-        match self.root.frozen_from_above() {
+    /// Opens them now, and says what keeps a tree frozen, if something does.
+    pub(super) fn open(self) -> Option<String> {
+        let trees = self.trees.clone();
+        drop(self);
+        trees.into_iter().find_map(|tree| match tree.dir.frozen_from_above() {
             Lookup::Found(true) => Some("an enclosing cgroup keeps it frozen".to_owned()),
             Lookup::Unavailable(reason) => Some(reason),
             Lookup::Found(false) | Lookup::NotFound => None,
+        })
+    }
+}
+
+impl Drop for Freezers<'_> {
+    fn drop(&mut self) {
+        if self.signalled {
+            self.trees.iter().for_each(|tree| thaw_tree(&tree.dir));
+        } else {
+            self.closed.iter().for_each(|dir| thaw(dir));
         }
     }
 }
 
-impl Drop for Thaw<'_> {
-    fn drop(&mut self) {
-        thaw_tree(self.root);
-    }
+/// The trees to stop: v1's freezer, or v2; both where processes are in v2's alone.
+fn needed<'a>(trees: &[&'a Held]) -> Result<Vec<&'a Held>, String> {
+    let of = |wanted| trees.iter().copied().find(|tree| tree.target.controllers == wanted);
+    let (Some(freezer), Some(unified)) = (of(Controllers::Freezer), of(Controllers::Unified)) else {
+        return Ok(trees.to_vec());
+    };
+    let beyond = !listed(&unified.dir)?.is_subset(&listed(&freezer.dir)?);
+    Ok(if beyond { vec![freezer, unified] } else { vec![freezer] })
 }
 
 fn thaw_tree(root: &CgroupDir) {
-    let thaw = |dir: &CgroupDir| match dir.thaw() {
-        Ok(()) => {}
-        Err(error) if error.is_gone() => {}
-        Err(error) => tracing::warn!(cgroup = %dir.path(), %error, "cannot thaw"),
-    };
     let below = walk(root).unwrap_or_default();
     below.iter().rev().for_each(thaw);
     thaw(root);
+}
+
+fn thaw(dir: &CgroupDir) {
+    match dir.thaw() {
+        Ok(()) => {}
+        Err(error) if error.is_gone() => {}
+        Err(error) => tracing::warn!(cgroup = %dir.path(), %error, "cannot thaw"),
+    }
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "what is waited for has no notification; the loops have a deadline"
+)]
+pub(super) fn pause(time: Duration) {
+    std::thread::sleep(time);
 }

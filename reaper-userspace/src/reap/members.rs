@@ -1,15 +1,21 @@
-//! Who is in a held tree, by pidfd.
+//! Who is in the held trees, by pidfd, and who of them belongs there.
 //!
-//! The order is the whole point: list (numbers) → open a pidfd for each → list again through the held directory →
-//! check that each pidfd's process is still attached to its number. A number that is in the second list while the
-//! pidfd stayed attached from before to after that list denotes the pidfd's process: a number is released only when
-//! its process is reaped, and then the pidfd is detached for ever (`kernel/exit.c:__unhash_process`).
+//! The order is the whole point: list (numbers) → hold the process that has each number, and read its start and its
+//! parent → list again through the held directories → check that each held process still has its number. A number is
+//! released only when its process is reaped, and then the pidfd is detached for ever
+//! (`kernel/exit.c:__unhash_process`). So a number that is in the last list, and whose process was held before that
+//! list and still has it after, stood in the list for that very process.
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::Held;
+use super::hook::{self, Point};
 use crate::cgroupfs::CgroupDir;
 use crate::ident::{Lookup, ProcessKey, Tgid};
-use crate::procfs::{self, PidHandle};
+use crate::procfs::{Candidate, Member};
+
+/// Lists at most, until one shows nobody new. A frozen tree needs two.
+const LISTS: u32 = 4;
 
 /// All cgroups below `root`, parents first; those that vanish meanwhile are left out.
 pub(super) fn walk(root: &CgroupDir) -> Result<Vec<CgroupDir>, String> {
@@ -42,30 +48,85 @@ fn or_reason<T>(lookup: Lookup<T>) -> Result<Option<T>, String> {
     }
 }
 
-fn listed(root: &CgroupDir) -> Result<BTreeSet<Tgid>, String> {
+/// The numbers of all members of a tree. Threaded cgroups have no list: the domain above lists their processes.
+pub(super) fn listed(root: &CgroupDir) -> Result<BTreeSet<Tgid>, String> {
     let mut all: BTreeSet<Tgid> = or_reason(root.members())?.into_iter().flatten().collect();
     for dir in walk(root)? {
-        all.extend(or_reason(dir.members())?.into_iter().flatten());
+        match dir.members() {
+            Lookup::Found(members) => all.extend(members),
+            Lookup::NotFound => {}
+            Lookup::Unavailable(_) if dir.is_threaded() == Lookup::Found(true) => {}
+            Lookup::Unavailable(reason) => return Err(reason),
+        }
     }
     Ok(all)
 }
 
-/// Handles of the processes in the tree, proven members at one moment while held.
-pub(super) fn hold_members(root: &CgroupDir) -> Result<Vec<PidHandle>, String> {
-    let mut handles = BTreeMap::new();
-    for tgid in listed(root)? {
-        if let Some(start) = or_reason(procfs::start_of(tgid))?
-            && let Some(handle) = or_reason(PidHandle::open(ProcessKey { tgid, start }))?
-        {
-            handles.insert(tgid, handle);
+fn listed_in(trees: &[&Held]) -> Result<BTreeSet<Tgid>, String> {
+    let mut all = BTreeSet::new();
+    for tree in trees {
+        all.append(&mut listed(&tree.dir)?);
+    }
+    Ok(all)
+}
+
+/// The processes in the trees, each proven a member at one moment while held.
+///
+/// `settled` is called once, when the members are held and before the list that counts: what was asked to stop should
+/// have stopped by then.
+pub(super) fn hold(trees: &[&Held], settled: impl FnOnce()) -> Result<Vec<Member>, String> {
+    let mut settled = Some(settled);
+    let mut held: BTreeMap<Tgid, Candidate> = BTreeMap::new();
+    let mut list = listed_in(trees)?;
+    hook::pass(Point::Listed);
+    for _ in 0..LISTS {
+        for tgid in &list {
+            if !held.contains_key(tgid)
+                && let Some(candidate) = or_reason(Candidate::hold(*tgid))?
+            {
+                held.insert(*tgid, candidate);
+            }
+        }
+        hook::pass(Point::Held);
+        if let Some(settled) = settled.take() {
+            settled();
+        }
+        list = listed_in(trees)?;
+        hook::pass(Point::Relisted);
+        if list.iter().all(|tgid| held.contains_key(tgid)) {
+            break;
         }
     }
-    let still = listed(root)?;
     let mut members = vec![];
-    for (tgid, handle) in handles {
-        if still.contains(&tgid) && or_reason(handle.is_attached())? == Some(true) {
-            members.push(handle);
+    for (tgid, candidate) in held {
+        if list.contains(&tgid) {
+            members.extend(or_reason(candidate.prove())?);
         }
     }
     Ok(members)
+}
+
+/// Those of the members that were neither judged nor descend from one that was; the others join the `judged`.
+///
+/// A parent counts only if it is a member itself and held: a number alone may be anybody's by now.
+pub(super) fn strangers(members: &[Member], judged: &mut BTreeSet<ProcessKey>) -> Vec<ProcessKey> {
+    let keys: BTreeMap<Tgid, ProcessKey> =
+        members.iter().map(|member| (member.key().tgid, member.key())).collect();
+    let mut strangers: Vec<&Member> =
+        members.iter().filter(|member| !judged.contains(&member.key())).collect();
+    // Children have later numbers only until the numbers wrap, so go over the rest until nothing changes.
+    loop {
+        let before = strangers.len();
+        strangers.retain(|member| {
+            let parent = member.parent().and_then(|parent| keys.get(&parent));
+            let related = parent.is_some_and(|parent| judged.contains(parent));
+            if related {
+                judged.insert(member.key());
+            }
+            !related
+        });
+        if strangers.len() == before {
+            return strangers.into_iter().map(Member::key).collect();
+        }
+    }
 }

@@ -4,12 +4,16 @@
 //! after that and the token of a durable intent, then interprets the steps. It decides nothing about what leaked.
 //!
 //! # Invariants
-//! - No signal goes to a number: `cgroup.kill` through a held directory, or a pidfd whose process was listed by that
-//!   directory after the pidfd was opened, and was still attached to its number after that listing.
-//! - Every freezer we close is opened again on every way out (`freezer::Thaw`).
+//! - No signal goes to a number, nor to whoever is in a cgroup: only to a pidfd whose process was listed by the held
+//!   directory after the pidfd was opened, was still attached to its number after that listing, and was judged or
+//!   descends from one that was.
+//! - Every freezer we close is opened again on every way out, and one that others closed only once signals are sent
+//!   (`freezer::Freezers`).
+//! - What came into a cgroup after the verdict ends the act and stays as it is, and so does everything after it.
 //! - The whole reap of one incident ends by its deadline; what cannot end is named.
 
 mod freezer;
+pub mod hook;
 mod kill;
 mod members;
 mod outcome;
@@ -21,6 +25,7 @@ use std::time::Duration;
 
 pub use outcome::{Remaining, Report, StepReport};
 
+use self::hook::Point;
 use crate::audit::Intent;
 use crate::cgroupfs::{CgroupDir, HierarchyMount, Layout, Reopened};
 use crate::fact::MountFact;
@@ -113,6 +118,7 @@ impl Armed {
                 held.push(tree);
             }
         }
+        hook::pass(Point::Opened);
         Ok(Self { plan, held, layout })
     }
 
@@ -129,18 +135,23 @@ impl Armed {
         self.same_incident(fresh)?;
         tracing::debug!(leak = %self.plan.id(), txn = intent.txn(), "reap begins");
         let started = (timing.now)();
-        let known: BTreeSet<ProcessKey> = fresh.members().collect();
-        let mut run = Run { held: self.held, layout: self.layout, known, timing, report: Report::default() };
-        for step in self.plan.steps() {
+        hook::pass(Point::Proven);
+        let Self { plan, held, layout } = self;
+        let mut run = Run { plan: &plan, fresh, held, layout, timing, report: Report::default() };
+        for step in plan.steps() {
             run.step(step);
         }
-        Ok(run.finish(&self.plan, (timing.now)().since(started)))
+        Ok(run.finish((timing.now)().since(started)))
     }
 
     fn same_incident(&self, fresh: &LeakProof) -> Result<(), Refused> {
         let planned = Identity::of(self.plan.proof().sighting());
         let same_kind = fresh.kind() == self.plan.proof().kind();
-        if !same_kind || !Identity::of(fresh.sighting()).continues(&planned, fresh.sighting()) {
+        let same_container = fresh.sighting().container == self.plan.proof().sighting().container;
+        if !same_kind
+            || !same_container
+            || !Identity::of(fresh.sighting()).continues(&planned, fresh.sighting())
+        {
             let detail = "the cgroup, its members or its containerd are not the ones that were judged";
             return Err(Refused::IdentityChanged(detail.to_owned()));
         }
@@ -180,19 +191,20 @@ fn mount_of<'a>(target: &Target, layout: &'a Layout) -> Result<&'a HierarchyMoun
 
 /// One reap under way.
 #[derive(Debug)]
-struct Run {
+struct Run<'a> {
+    plan: &'a ReapPlan,
+    fresh: &'a LeakProof,
     held: Vec<Held>,
     layout: Arc<Layout>,
-    known: BTreeSet<ProcessKey>,
     timing: Timing,
     report: Report,
 }
 
 // === impl Run ===
 
-impl Run {
+impl Run<'_> {
     fn step(&mut self, step: &Step) {
-        if let Some(reason) = self.report.blocked() {
+        if let Some(reason) = self.report.blocks(step) {
             let skipped = StepReport::skipped(step, reason);
             self.report.steps.push(skipped);
             return;
@@ -210,15 +222,22 @@ impl Run {
     fn kill(&mut self, targets: &[Target]) -> Result<(), String> {
         let wanted: BTreeSet<CgroupRef> = targets.iter().map(|target| target.cgroup).collect();
         let trees: Vec<&Held> = self.held.iter().filter(|held| wanted.contains(&held.dir.cgroup())).collect();
-        let killing = kill::kill(&trees, &self.known, self.timing);
+        let judged: BTreeSet<ProcessKey> = self.fresh.members().collect();
+        let planned: BTreeSet<ProcessKey> = self.plan.proof().members().collect();
+        let killing = kill::kill(&trees, &judged, &planned, self.timing);
         self.report.killed.extend(killing.killed);
         self.report.bystanders.extend(killing.bystanders);
-        self.report.by_cgroup_kill = killing.by_cgroup_kill;
         self.report.remaining = killing.remaining;
-        killing.result
+        self.report.escaped = killing.escaped;
+        killing.error.map_or(Ok(()), Err)
     }
 
     fn unmount(&self, mount: &MountFact) -> Result<(), String> {
+        let known = self.fresh.sighting().mounts.found().is_some_and(|mounts| mounts.contains(mount));
+        if !known {
+            return Err("the last look did not find it and it was left alone".to_owned());
+        }
+        hook::pass(Point::Unmount);
         match mounts::unmount(mount, &procfs::start_of, self.timing.deadline) {
             Ok(Unmount::Unmounted | Unmount::AlreadyGone) => Ok(()),
             Ok(Unmount::OtherMount(id)) => Err(format!("mount {id} is there now and was left alone")),
@@ -232,12 +251,17 @@ impl Run {
             return Ok(());
         };
         let held = self.held.swap_remove(index);
-        remove::remove(held, self.timing)
+        let dead: BTreeSet<ProcessKey> = self.fresh.members().chain(self.report.killed.clone()).collect();
+        remove::remove(held, dead, self.timing).map_err(|failure| {
+            self.report.taken_over |= failure.taken_over();
+            failure.to_string()
+        })
     }
 
-    fn finish(mut self, plan: &ReapPlan, took: Duration) -> Report {
+    fn finish(mut self, took: Duration) -> Report {
         self.report.took = took;
-        self.report.left_over = plan
+        self.report.left_over = self
+            .plan
             .steps()
             .iter()
             .filter_map(|step| match step {

@@ -39,12 +39,14 @@ pub struct Report {
     pub steps: Vec<StepReport>,
     /// Processes that died by it.
     pub killed: Vec<ProcessKey>,
-    /// Whether `cgroup.kill` was used; pidfds otherwise.
-    pub by_cgroup_kill: bool,
     /// Processes killed that were neither judged nor descend from one that was. Must stay empty.
     pub bystanders: Vec<ProcessKey>,
-    /// Processes that did not end.
+    /// Processes that did not end, or do not belong and were left alone.
     pub remaining: Vec<Remaining>,
+    /// Judged processes that left the cgroup before they could be killed, and were left alone.
+    pub escaped: Vec<Remaining>,
+    /// The cgroup, or its name, was found in use again after the kill: everything else was left alone.
+    pub taken_over: bool,
     /// Cgroups that are still there, `hierarchy:path`.
     pub left_over: Vec<String>,
     /// First step to last.
@@ -58,7 +60,7 @@ impl StepReport {
         Self { op: step.op(), object: object_of(step), took, error: result.err() }
     }
 
-    pub(super) fn skipped(step: &Step, reason: &str) -> Self {
+    pub(super) fn skipped(step: &Step, reason: &'static str) -> Self {
         let error = Some(format!("not tried: {reason}"));
         Self { op: step.op(), object: object_of(step), took: Duration::ZERO, error }
     }
@@ -75,15 +77,26 @@ fn object_of(step: &Step) -> String {
 // === impl Report ===
 
 impl Report {
-    /// Why the next steps must not be tried: a kill that did not end everything.
-    pub(super) fn blocked(&self) -> Option<&'static str> {
-        let kill_failed = self.steps.iter().any(|step| step.op == "kill" && step.error.is_some());
-        kill_failed.then_some("the kill did not end")
+    /// Why a step must not be tried after those before it.
+    pub(super) fn blocks(&self, step: &Step) -> Option<&'static str> {
+        if self.kill_failed() {
+            return Some("the kill did not end");
+        }
+        match step {
+            Step::Unmount { .. } if !self.escaped.is_empty() => Some("a process that left may use it"),
+            Step::Kill { .. } | Step::Remove { .. } | Step::Unmount { .. } => {
+                self.taken_over.then_some("somebody uses the name again")
+            }
+        }
+    }
+
+    fn kill_failed(&self) -> bool {
+        self.steps.iter().any(|step| step.op == "kill" && step.error.is_some())
     }
 
     /// What was done, in a line for people.
     pub fn summary(&self) -> String {
-        let failed: Vec<&str> = self.steps.iter().filter_map(|step| step.error.as_deref()).collect();
+        let failed = self.reasons();
         let killed = match self.killed.len() {
             0 => String::new(),
             count => format!(", {count} process(es) killed"),
@@ -95,11 +108,21 @@ impl Report {
         format!("{}{killed}: {}", outcome.as_str(), failed.join("; "))
     }
 
+    /// What kept it from being complete.
+    pub fn reasons(&self) -> Vec<String> {
+        let failed = self.steps.iter().filter_map(|step| step.error.clone());
+        let escaped = self.escaped.iter().map(|escaped| {
+            let Remaining { process, comm, state } = escaped;
+            format!("process {process} {} ({state}) left the cgroup", comm.escape_debug())
+        });
+        failed.chain(escaped).collect()
+    }
+
     /// The result in one word.
     pub fn outcome(&self) -> Outcome {
-        if !self.left_over.is_empty() || self.blocked().is_some() {
+        if !self.left_over.is_empty() || self.kill_failed() {
             Outcome::Stuck
-        } else if self.steps.iter().any(|step| step.error.is_some()) {
+        } else if !self.escaped.is_empty() || self.steps.iter().any(|step| step.error.is_some()) {
             Outcome::Partial
         } else {
             Outcome::Reaped

@@ -2,61 +2,133 @@
 //!
 //! errno table of the removal: ENOENT and ENODEV are success (systemd or the runtime was faster), EBUSY means that
 //! tasks are still exiting or a child appeared and is tried again with back-off, everything else ends the step.
+//!
+//! Whoever is found in the cgroup and is not of the dead came after the kill, and whoever has its name now uses it:
+//! then the removal ends, and so must everything after it.
 
+use std::collections::BTreeSet;
 use std::sync::mpsc;
 use std::time::Duration;
 
 use super::freezer::pause;
+use super::hook::{self, Point};
 use super::{Held, Timing};
 use crate::cgroupfs::{CgroupControl as _, CgroupDir, Removal};
-use crate::ident::Lookup;
+use crate::ident::{CgroupPath, Lookup, ProcessKey};
+use crate::procfs;
 
-const FIRST_WAIT: Duration = Duration::from_micros(500);
+const FIRST_WAIT: Duration = Duration::from_micros(100);
 const LONGEST_WAIT: Duration = Duration::from_millis(50);
 
+/// Why a tree was not removed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum Failure {
+    /// A process that is not of the dead.
+    #[error("process {process} came into {path} meanwhile and was left alone")]
+    Newcomer {
+        /// The process.
+        process: ProcessKey,
+        /// Where.
+        path: CgroupPath,
+    },
+    /// Another cgroup has the name.
+    #[error("{path} is cgroup {other} now and was left alone")]
+    Successor {
+        /// The name.
+        path: CgroupPath,
+        /// Its id.
+        other: u64,
+    },
+    /// It lives on, elsewhere.
+    #[error("{0} has another name now and was left alone")]
+    Renamed(CgroupPath),
+    /// Everything else.
+    #[error("{0}")]
+    Other(String),
+}
+
+// === impl Failure ===
+
+impl Failure {
+    /// True if somebody uses the cgroup or its name.
+    pub(super) const fn taken_over(&self) -> bool {
+        match self {
+            Self::Newcomer { .. } | Self::Successor { .. } | Self::Renamed(_) => true,
+            Self::Other(_) => false,
+        }
+    }
+}
+
+/// One tree to remove.
+struct Removing {
+    dead: BTreeSet<ProcessKey>,
+    timing: Timing,
+}
+
 /// Removes the tree on a disposable thread: rmdir can block in the kernel from 7.0 on, and must not take us with it.
-pub(super) fn remove(held: Held, timing: Timing) -> Result<(), String> {
+/// `dead` are those that may still be on their way out of it.
+pub(super) fn remove(held: Held, dead: BTreeSet<ProcessKey>, timing: Timing) -> Result<(), Failure> {
     let path = held.target.path.clone();
     let (send, receive) = mpsc::channel();
     let job = move || {
+        let removing = Removing { dead, timing };
         // The receiver is gone only after the deadline, when nobody wants the answer any more.
-        let _too_late = send.send(remove_tree(&held.parent, &held.dir, timing)).is_err();
+        let _too_late = send.send(removing.tree(&held.parent, &held.dir)).is_err();
     };
     let spawned = std::thread::Builder::new().name("rmdir".to_owned()).spawn(job);
-    spawned.map_err(|source| format!("no thread to remove {path}: {source}"))?;
+    spawned.map_err(|source| Failure::Other(format!("no thread to remove {path}: {source}")))?;
     let left = timing.deadline.since((timing.now)()).saturating_add(LONGEST_WAIT);
-    receive.recv_timeout(left).unwrap_or_else(|_| Err(format!("rmdir of {path} blocks in the kernel")))
+    let blocks = |_timeout| Err(Failure::Other(format!("rmdir of {path} blocks in the kernel")));
+    receive.recv_timeout(left).unwrap_or_else(blocks)
 }
 
-fn remove_tree(parent: &CgroupDir, dir: &CgroupDir, timing: Timing) -> Result<(), String> {
-    let mut wait = FIRST_WAIT;
-    loop {
-        remove_children(dir, timing)?;
-        match remove_one(parent, dir)? {
-            Attempt::Done => return Ok(()),
-            Attempt::Busy(reason) if timing.expired() => return Err(reason),
-            Attempt::Busy(_) => {
-                pause(wait);
-                wait = wait.saturating_mul(2).min(LONGEST_WAIT);
+// === impl Removing ===
+
+impl Removing {
+    fn tree(&self, parent: &CgroupDir, dir: &CgroupDir) -> Result<(), Failure> {
+        let mut wait = FIRST_WAIT;
+        loop {
+            self.children(dir)?;
+            hook::pass(Point::Remove);
+            match remove_one(parent, dir)? {
+                Attempt::Done => return Ok(()),
+                Attempt::Busy(reason) if self.timing.expired() => return Err(Failure::Other(reason)),
+                Attempt::Busy(_) => {
+                    self.only_the_dead(dir)?;
+                    pause(wait);
+                    wait = wait.saturating_mul(2).min(LONGEST_WAIT);
+                }
             }
         }
     }
-}
 
-fn remove_children(dir: &CgroupDir, timing: Timing) -> Result<(), String> {
-    let names = match dir.children() {
-        Lookup::Found(names) => names,
-        Lookup::NotFound => return Ok(()),
-        Lookup::Unavailable(reason) => return Err(reason),
-    };
-    for name in names {
-        match dir.child(&name) {
-            Lookup::Found(child) => remove_tree(dir, &child, timing)?,
-            Lookup::NotFound => {}
-            Lookup::Unavailable(reason) => return Err(reason),
+    fn children(&self, dir: &CgroupDir) -> Result<(), Failure> {
+        let names = match dir.children() {
+            Lookup::Found(names) => names,
+            Lookup::NotFound => return Ok(()),
+            Lookup::Unavailable(reason) => return Err(Failure::Other(reason)),
+        };
+        for name in names {
+            match dir.child(&name) {
+                Lookup::Found(child) => self.tree(dir, &child)?,
+                Lookup::NotFound => {}
+                Lookup::Unavailable(reason) => return Err(Failure::Other(reason)),
+            }
         }
+        Ok(())
     }
-    Ok(())
+
+    fn only_the_dead(&self, dir: &CgroupDir) -> Result<(), Failure> {
+        for tgid in dir.members().found().into_iter().flatten() {
+            if let Lookup::Found(start) = procfs::start_of(*tgid) {
+                let process = ProcessKey { tgid: *tgid, start };
+                if !self.dead.contains(&process) {
+                    return Err(Failure::Newcomer { process, path: dir.path().clone() });
+                }
+            }
+        }
+        Ok(())
+    }
 }
 
 enum Attempt {
@@ -64,17 +136,18 @@ enum Attempt {
     Busy(String),
 }
 
-fn remove_one(parent: &CgroupDir, dir: &CgroupDir) -> Result<Attempt, String> {
-    let Some(name) = dir.path().name() else {
-        return Err("the root of a hierarchy is never removed".to_owned());
+fn remove_one(parent: &CgroupDir, dir: &CgroupDir) -> Result<Attempt, Failure> {
+    let path = dir.path().clone();
+    let Some(name) = path.name() else {
+        return Err(Failure::Other("the root of a hierarchy is never removed".to_owned()));
     };
     match parent.remove_child(name, dir.cgroup()) {
-        Ok(Removal::Removed | Removal::AlreadyGone) => Ok(Attempt::Done),
-        Ok(Removal::OtherCgroup(other)) => {
-            Err(format!("{} is cgroup {} now and was left alone", dir.path(), other.id.0))
-        }
-        Err(error) if error.is_gone() => Ok(Attempt::Done),
+        Ok(Removal::OtherCgroup(other)) => Err(Failure::Successor { other: other.id.0, path }),
+        // v1 cgroups can be renamed: only the held directory tells.
+        Ok(Removal::Removed | Removal::AlreadyGone) if dir.is_removed() => Ok(Attempt::Done),
+        Ok(Removal::Removed | Removal::AlreadyGone) => Err(Failure::Renamed(path)),
+        Err(error) if error.is_gone() && dir.is_removed() => Ok(Attempt::Done),
         Err(error) if error.is_busy() => Ok(Attempt::Busy(error.to_string())),
-        Err(error) => Err(error.to_string()),
+        Err(error) => Err(Failure::Other(error.to_string())),
     }
 }

@@ -248,7 +248,7 @@ fn a_child_that_vanishes_during_the_walk_is_left_out() {
 }
 
 #[test]
-fn a_threaded_cgroup_is_unanswered_and_populated() {
+fn a_threaded_cgroup_is_answered_by_its_domain_alone() {
     let node = Node::enter();
     let layout = node.layout();
     let mut scratch = Scratch::new(layout.hierarchy(Hierarchy::UNIFIED).unwrap());
@@ -261,8 +261,10 @@ fn a_threaded_cgroup_is_unanswered_and_populated() {
     assert!(threaded.kill().unwrap_err().is_threaded());
     let tree = found(scratch.mount.tree(&scratch.path(""), &any_start));
     assert_eq!(tree.populated, Lookup::Found(true));
-    assert!(tree.unanswered().is_some_and(|reason| reason.contains("cgroup.procs")), "{tree:?}");
+    assert_eq!(tree.unanswered(), None, "{tree:?}");
     assert!(tree.lists(tgid), "the domain lists it");
+    let alone = found(scratch.mount.tree(&scratch.path("threaded"), &any_start));
+    assert!(alone.unanswered().is_some_and(|reason| reason.contains("cgroup.procs")), "{alone:?}");
 }
 
 #[test]
