@@ -4,6 +4,7 @@
 //! printed is `N passed, N failed`.
 #![expect(clippy::print_stdout, reason = "a command speaks to the terminal")]
 
+mod adversary;
 mod stage;
 mod tally;
 
@@ -11,7 +12,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use clap::Args as ClapArgs;
+use clap::{Args as ClapArgs, Subcommand};
 
 use crate::check::{self, Check};
 use crate::{build, lint, setup};
@@ -23,6 +24,15 @@ pub(crate) struct Args {
     /// Leave the end to end tests out
     #[arg(long)]
     fast: bool,
+    #[command(subcommand)]
+    only: Option<Only>,
+}
+
+/// One long test alone.
+#[derive(Debug, Subcommand)]
+enum Only {
+    /// Reap real leaks while something is done to the node between any two steps
+    Adversary(adversary::Args),
 }
 
 /// What has been run so far.
@@ -37,6 +47,13 @@ struct Run {
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    match &args.only {
+        None => everything(args),
+        Some(Only::Adversary(args)) => adversary::run(args),
+    }
+}
+
+fn everything(args: &Args) -> anyhow::Result<ExitCode> {
     setup::ensure()?;
     let mut run = Run::default();
     // First, because the other builds embed the BPF object that this one makes.

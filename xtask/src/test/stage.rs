@@ -30,7 +30,7 @@ pub(super) struct Stage {
 }
 
 /// Two at a time, as the smallest machine has two processors and most of these tests wait.
-pub(super) const STAGES: [Stage; 4] = [
+pub(super) const STAGES: [Stage; 5] = [
     Stage {
         name: "unit tests",
         group: Group::Unit,
@@ -45,6 +45,12 @@ pub(super) const STAGES: [Stage; 4] = [
         name: "fixture tests",
         group: Group::Kernel,
         commands: &[&["--package", "reaper-tests", "--test", "fixture_*", "--", "--test-threads=2"]],
+    },
+    // A share of what `cargo xtask test adversary` can play for hours.
+    Stage {
+        name: "adversary",
+        group: Group::Kernel,
+        commands: &[&["--package", "reaper-tests", "--test", "adversary", "--", "--seconds", "60"]],
     },
     Stage {
         name: "end to end tests",

@@ -1,0 +1,239 @@
+//! One round: a leak, an act, trouble in between, a judgement.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use reaper_userspace::audit::{
+    Answer, Before, Intent, IntentBody, Journal, Node, Outcome, Target, Tool, Trigger, Triggered,
+};
+use reaper_userspace::daemon::clock;
+use reaper_userspace::fact::{
+    CgroupTree, Ownership, ProcessFact, Provenance, RuncState, RuntimeAnswer, ServerFact, Sighting,
+};
+use reaper_userspace::ident::{
+    CgroupPath, ContainerId, ContainerKey, Lookup, Namespace, ProcessKey, StartTicks, Tgid,
+};
+use reaper_userspace::inventory::History;
+
+use reaper_userspace::plan::ReapPlan;
+use reaper_userspace::policy::{Mode, Policy};
+use reaper_userspace::procfs;
+use reaper_userspace::reap::hook::{self, Point};
+use reaper_userspace::reap::{Armed, Report, Timing};
+use reaper_userspace::time::BootTime;
+use reaper_userspace::verdict::{Freshness, LeakProof, Verdict, assess, conclude};
+
+use crate::random::Random;
+use crate::trouble::Trouble;
+use crate::world::World;
+
+/// Shorter than the product's, for the rounds in which something cannot end.
+const BOUND: Duration = Duration::from_millis(100);
+
+/// What came of a round.
+#[derive(Debug, Default)]
+pub(crate) struct Played {
+    /// Kinds of trouble, and where.
+    pub(crate) forced: Vec<(&'static str, String)>,
+    pub(crate) outcome: String,
+    pub(crate) failures: Vec<String>,
+}
+
+/// A trouble that waits for its place.
+#[derive(Clone, Copy, Debug)]
+struct Due {
+    trouble: Trouble,
+    point: Point,
+    /// How often the place is passed before.
+    after: usize,
+}
+
+/// What the hook needs; the round gives it away while an act is under way.
+#[derive(Debug)]
+struct Scene {
+    world: World,
+    random: Random,
+    due: Vec<Due>,
+    forced: Vec<(&'static str, String)>,
+    errors: Vec<String>,
+}
+
+type Shared = Arc<Mutex<Scene>>;
+
+/// Plays a round in the world, and gives it back.
+pub(crate) fn play(mut world: World, seed: u64, index: u64) -> Result<(World, Played)> {
+    let mut random = Random::for_round(seed, index);
+    world.set(&mut random).with_context(|| format!("make the leak of round {index}"))?;
+    let due = (0..random.pick(&[1, 1, 1, 2, 3])).map(|_| draw(&mut random)).collect();
+    let scene = Scene { world, random, due, forced: vec![], errors: vec![] };
+    let shared = Arc::new(Mutex::new(scene));
+    let hooked = Arc::clone(&shared);
+    hook::install(move |point| lock(&hooked).pass(point));
+    let acted = act(&shared);
+    hook::uninstall();
+    let scene = Arc::try_unwrap(shared).ok().context("an act goes on")?;
+    let Scene { mut world, forced, errors, .. } = scene.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let (outcome, report) = match acted {
+        Ok(report) => (report.outcome().as_str().to_owned(), Some(report)),
+        Err(reason) => (reason.split(':').next().unwrap_or_default().to_owned(), None),
+    };
+    let mut played = Played { forced, outcome, failures: errors };
+    let reaped = report.as_ref().is_some_and(|report| report.outcome() == Outcome::Reaped);
+    let named = report.as_ref().is_none_or(|report| !report.reasons().is_empty());
+    world.judge(reaped, named, &mut played.failures);
+    if let Some(stranger) = report.as_ref().and_then(|report| report.bystanders.first()) {
+        played.failures.push(format!("{stranger} was killed and not judged"));
+    }
+    if !played.failures.is_empty() {
+        played.failures.push(format!("{} {:?} {report:#?}", world.stage().name, played.forced));
+    }
+    world.clear().with_context(|| format!("clear round {index}: {played:?}"))?;
+    Ok((world, played))
+}
+
+fn draw(random: &mut Random) -> Due {
+    Due {
+        trouble: random.pick(&Trouble::ALL),
+        point: random.pick(&Point::ALL),
+        after: random.pick(&[0, 0, 0, 1, 2]),
+    }
+}
+
+fn lock(scene: &Mutex<Scene>) -> MutexGuard<'_, Scene> {
+    scene.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The act as the daemon carries it out; why it was refused, if it was.
+fn act(shared: &Shared) -> Result<Report, String> {
+    let layout = Arc::clone(&lock(shared).world.stage().layout);
+    let planned = prove(&lock(shared).world)?;
+    let armed =
+        Armed::open(ReapPlan::new(planned), layout).map_err(|refused| format!("refused: {refused}"))?;
+    let fresh = prove(&lock(shared).world)?;
+    let intent = intent(&fresh).map_err(|error| format!("no intent: {error:#}"))?;
+    let timing = Timing { now: clock::boot, deadline: clock::boot().after(BOUND) };
+    armed.fire(&fresh, &intent, timing).map_err(|refused| format!("refused: {refused}"))
+}
+
+/// An intent that nobody reads: what is recorded is another test's business.
+fn intent(proof: &LeakProof) -> Result<Intent> {
+    let directory = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir())?;
+    let node = Node { boot: "boot".to_owned(), name: "node".to_owned() };
+    let (mut journal, _open) = Journal::open(&directory.path().join("audit.jsonl"), node, clock::stamp())?;
+    let body = IntentBody {
+        tool: Tool { version: String::new(), config: String::new(), mode: String::new() },
+        trigger: Trigger { by: Triggered::Daemon, uid: None, rule: proof.cause() },
+        target: Target {
+            kind: proof.kind(),
+            cgroup_ids: proof.roots().collect(),
+            path: String::new(),
+            container: proof.sighting().container.id.clone(),
+            runtime_ns: proof.sighting().container.namespace.clone(),
+        },
+        evidence: vec![],
+        before: Before::new(Answer::Unknown, Answer::Unknown, &[]),
+    };
+    Ok(journal.intent(clock::stamp(), "leak".to_owned(), body)?)
+}
+
+/// The product's own verdict on what is there.
+fn prove(world: &World) -> Result<LeakProof, String> {
+    let sighting = sighting(world)?;
+    let policy = Policy { mode: Mode::Enforce, grace: Duration::ZERO, ..Policy::default() };
+    let assessment = assess(&sighting, &policy, &Freshness::Fresh);
+    let long_ago = BootTime::from_nanos(1);
+    let history = History { first_seen: long_ago, clean_since: Some(long_ago), looks: 2 };
+    match conclude(&sighting, assessment, &history, &policy, clock::boot()) {
+        Verdict::Leaked(proof) => Ok(*proof),
+        Verdict::Live(owner) => Err(format!("live: {owner}")),
+        Verdict::Held { vetoes, .. } => Err(format!("held by {}: {vetoes:?}", vetoes[0].guard)),
+    }
+}
+
+/// Facts about a container that nobody knows and whose init is dead.
+fn sighting(world: &World) -> Result<Sighting, String> {
+    let cgroup = CgroupPath::try_from(world.path()).map_err(|error| error.to_string())?;
+    let mut trees = vec![];
+    for mount in world.stage().layout.hierarchies() {
+        match mount.tree(&cgroup, &procfs::start_of) {
+            Lookup::Found(tree) => trees.push(tree),
+            Lookup::NotFound => {}
+            Lookup::Unavailable(reason) => return Err(format!("held by source_unavailable: {reason}")),
+        }
+    }
+    if trees.is_empty() {
+        return Err("gone: nothing is left".to_owned());
+    }
+    let members: BTreeSet<ProcessKey> = trees.iter().flat_map(CgroupTree::members).collect();
+    let address = "/none/containerd.sock".to_owned();
+    let runtime = RuntimeAnswer {
+        address: address.clone(),
+        ownership: Ownership::Ours,
+        server: Lookup::Found(ServerFact {
+            process: ProcessKey { tgid: Tgid::INIT, start: StartTicks::from_ticks(1) },
+        }),
+        task: Lookup::NotFound,
+        record: Lookup::Found(()),
+        overlapping: Lookup::Found(vec![]),
+    };
+    let dead = ProcessKey { tgid: Tgid::new(1 << 22).unwrap(), start: StartTicks::from_ticks(1) };
+    let state =
+        RuncState { path: PathBuf::from("/none"), init: Some(dead), init_alive: Lookup::Found(false) };
+    Ok(Sighting {
+        container: ContainerKey {
+            namespace: Namespace::try_from("adversary").unwrap(),
+            id: ContainerId::try_from("leak").unwrap(),
+        },
+        provenance: Provenance::Record { address },
+        cgroup,
+        processes: members.into_iter().filter_map(|key| found(procfs::read(key.tgid))).collect(),
+        trees,
+        unreadable: vec![],
+        bundle: Lookup::NotFound,
+        runc_state: Lookup::Found(state),
+        runtimes: vec![runtime],
+        shims: vec![],
+        in_flight: vec![],
+        supervisors: vec![],
+        runtime_inits: vec![],
+        protected_members: vec![],
+        holds_self: Lookup::Found(false),
+        enclosed_by: None,
+        mounts: Lookup::Found(vec![]),
+    })
+}
+
+fn found(process: Lookup<ProcessFact>) -> Option<ProcessFact> {
+    match process {
+        Lookup::Found(process) => Some(process),
+        Lookup::NotFound | Lookup::Unavailable(_) => None,
+    }
+}
+
+// === impl Scene ===
+
+impl Scene {
+    fn pass(&mut self, point: Point) {
+        let mut due = vec![];
+        self.due.retain_mut(|one| {
+            let now = one.point == point && one.after == 0;
+            if one.point == point && !now {
+                one.after -= 1;
+            }
+            if now {
+                due.push(*one);
+            }
+            !now
+        });
+        for Due { trouble, point, .. } in due {
+            match trouble.make(&mut self.world, &mut self.random, point) {
+                Ok(true) => self.forced.push((trouble.word(), format!("{point:?}"))),
+                Ok(false) => {}
+                Err(error) => self.errors.push(format!("{}: {error:#}", trouble.word())),
+            }
+        }
+    }
+}

@@ -1,0 +1,44 @@
+//! The adversary alone, for as many rounds as wanted.
+
+use std::process::ExitCode;
+
+use clap::Args as ClapArgs;
+
+use crate::cargo::{cargo, run as run_to_end};
+
+#[derive(Debug, ClapArgs)]
+pub(super) struct Args {
+    /// How many rounds
+    #[arg(long, default_value_t = 10_000)]
+    rounds: u64,
+    /// Number of the first round
+    #[arg(long, default_value_t = 0)]
+    first: u64,
+    /// What the rounds are drawn from
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// End earlier, after this many seconds
+    #[arg(long)]
+    seconds: Option<u64>,
+    /// Rounds at a time
+    #[arg(long, default_value_t = 2)]
+    workers: u64,
+}
+
+pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let mut command = cargo(&["test", "--locked", "--package", "reaper-tests", "--test", "adversary", "--"]);
+    let numbers = [
+        ("--rounds", Some(args.rounds)),
+        ("--first", Some(args.first)),
+        ("--seed", Some(args.seed)),
+        ("--workers", Some(args.workers)),
+        ("--seconds", args.seconds),
+    ];
+    for (flag, number) in numbers {
+        if let Some(number) = number {
+            command.args([flag, &number.to_string()]);
+        }
+    }
+    run_to_end(&mut command)?;
+    Ok(ExitCode::SUCCESS)
+}
