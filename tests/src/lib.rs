@@ -26,6 +26,7 @@ mod process;
 mod reaper;
 mod runc;
 mod traces;
+mod verbs;
 mod wait;
 
 pub use bystander::{Bystander, Watch};
@@ -39,6 +40,7 @@ pub use node::{CgroupView, Node};
 pub use process::{Incarnation, processes_naming};
 pub use reaper::{Daemon, DaemonOptions, Mode, Reaper, read_audit};
 pub use traces::Traces;
+pub use verbs::{Item, Scan};
 pub use wait::{wait_for, wait_until};
 
 /// For destructors, which cannot return what went wrong.

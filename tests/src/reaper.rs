@@ -26,6 +26,7 @@ pub struct Reaper {
     binary: PathBuf,
     flags: Vec<String>,
     dir: PathBuf,
+    audit_log: PathBuf,
 }
 
 /// What the daemon may do.
@@ -79,15 +80,33 @@ impl Reaper {
             ("--containerd-state", node.state()),
             ("--runc-root", PathBuf::from("/run/containerd/runc")),
             ("--cgroup-root", node.cgroup_root().to_owned()),
+            ("--state-dir", node.dir().join("reaper")),
         ];
         let flags =
             flags.iter().flat_map(|(flag, path)| [(*flag).to_owned(), path.display().to_string()]).collect();
-        Self { binary, flags, dir: node.dir().to_owned() }
+        let audit_log = node.dir().join("audit.jsonl");
+        Self { binary, flags, dir: node.dir().to_owned(), audit_log }
+    }
+
+    /// The product that `REAPER_BINARY` names, for one containerd.
+    pub fn from_env(containerd: &Containerd) -> Result<Self> {
+        let binary = std::env::var_os("REAPER_BINARY").context(
+            "REAPER_BINARY names no product to test; `cargo xtask test` builds it and sets the variable, or type: \
+             cargo build -p reaper-userspace && \
+             REAPER_BINARY=$PWD/target/debug/cgroup-reaper cargo test -p reaper-tests --test 'e2e_*'",
+        )?;
+        Ok(Self::new(PathBuf::from(binary), containerd))
+    }
+
+    /// The same with its audit log somewhere else.
+    #[must_use]
+    pub fn recording_in(self, audit_log: PathBuf) -> Self {
+        Self { audit_log, ..self }
     }
 
     /// Where its audit log goes.
     pub fn audit_log(&self) -> PathBuf {
-        self.dir.join("audit.jsonl")
+        self.audit_log.clone()
     }
 
     /// Runs a command with the flags of this containerd added.
@@ -105,6 +124,16 @@ impl Reaper {
 
     /// Starts `run` and waits until it says it is ready.
     pub fn daemon(&self, options: &DaemonOptions) -> Result<Daemon> {
+        self.daemon_with(options, &[])
+    }
+
+    /// The same with more flags.
+    pub fn daemon_with(&self, options: &DaemonOptions, extra: &[&str]) -> Result<Daemon> {
+        self.daemon_until("/readyz", options, extra)
+    }
+
+    /// The same for one that will never be ready: waits until it answers this path with 200.
+    pub fn daemon_until(&self, path: &str, options: &DaemonOptions, extra: &[&str]) -> Result<Daemon> {
         let mode = options.mode.as_str();
         let metrics = free_address()?;
         let log = self.dir.join(format!("reaper-{mode}.log"));
@@ -112,8 +141,10 @@ impl Reaper {
         let mut command = Command::new(&self.binary);
         command.args(["run", "--mode", mode, "--grace", &spell(options.grace)]);
         command.args(["--interval", &spell(options.interval), "--metrics-listen", &metrics.to_string()]);
-        command.arg("--audit-log").arg(self.audit_log()).arg("--state-dir").arg(self.dir.join("reaper"));
         let child = command
+            .arg("--audit-log")
+            .arg(&self.audit_log)
+            .args(extra)
             .args(&self.flags)
             .process_group(0)
             .stdin(Stdio::null())
@@ -125,7 +156,7 @@ impl Reaper {
         wait_until("a ready daemon", READY, || {
             let ended = daemon.child.try_wait().context("wait")?;
             ensure!(ended.is_none(), "the daemon ended by itself ({ended:?}): {}", daemon.last_words());
-            Ok(daemon.get("/readyz").is_ok_and(|(status, _)| status == 200))
+            Ok(daemon.get(path).is_ok_and(|(status, _)| status == 200))
         })
         .with_context(|| format!("daemon in mode {mode}: {}", daemon.last_words()))?;
         Ok(daemon)
