@@ -1,0 +1,254 @@
+//! A cgroup that looks leaked in every hierarchy of a view, real processes in it, and the way from facts to an act.
+
+use std::collections::BTreeSet;
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+use reaper_tests::{CgroupView, Cgroups, Incarnation, Node, wait_until};
+use reaper_userspace::audit::{
+    Answer, Before, IntentBody, Journal, Node as Place, Target, Tool, Trigger, Triggered,
+};
+use reaper_userspace::cgroupfs::Layout;
+use reaper_userspace::daemon::clock;
+use reaper_userspace::fact::{
+    CgroupTree, MountFact, Ownership, Provenance, RuncState, RuntimeAnswer, ServerFact, Sighting,
+};
+use reaper_userspace::ident::{
+    CgroupPath, ContainerId, ContainerKey, Lookup, Namespace, ProcessKey, StartTicks, Tgid,
+};
+use reaper_userspace::inventory::History;
+use reaper_userspace::leak::{Cause, LeakKind};
+use reaper_userspace::plan::ReapPlan;
+use reaper_userspace::policy::{Mode, Policy};
+use reaper_userspace::procfs;
+use reaper_userspace::reap::{Armed, Refused, Report, Timing};
+use reaper_userspace::time::BootTime;
+use reaper_userspace::verdict::{Freshness, LeakProof, Verdict, assess, conclude};
+
+pub(crate) const SOON: Duration = Duration::from_secs(10);
+
+/// The leak `/NODE/leak`; it and its processes end with the test.
+pub(crate) struct Leaked {
+    pub(crate) node: Node,
+    pub(crate) path: String,
+    pub(crate) mounts: Vec<MountFact>,
+    layout: Arc<Layout>,
+    children: Vec<Child>,
+}
+
+impl Leaked {
+    /// `None` where the machine cannot show the view.
+    pub(crate) fn new(view: CgroupView) -> Option<Self> {
+        if !view.is_available().unwrap() {
+            assert!(Node::new(view).is_err(), "{view:?}");
+            return None;
+        }
+        let node = Node::new(view).unwrap();
+        let layout = Arc::new(Layout::discover(&[node.cgroup_root().to_owned()]).unwrap());
+        let path = format!("/{}/leak", node.name());
+        node.cgroups().enter(&path, &BTreeSet::new()).unwrap();
+        Some(Self { node, path, mounts: vec![], layout, children: vec![] })
+    }
+
+    pub(crate) fn cgroups(&self) -> &Cgroups {
+        self.node.cgroups()
+    }
+
+    /// The leak's directory in the hierarchy that freezes.
+    pub(crate) fn dir(&self) -> PathBuf {
+        self.cgroups().freezer().unwrap().dir(&self.path)
+    }
+
+    /// Starts a process outside of the leak.
+    pub(crate) fn spawn(&mut self, command: &mut Command) -> Incarnation {
+        let child = command.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+        let process = Incarnation::of(child.id()).unwrap().unwrap();
+        self.children.push(child);
+        process
+    }
+
+    pub(crate) fn sleeper(&mut self) -> Incarnation {
+        self.spawn(Command::new("sleep").arg("1000"))
+    }
+
+    /// Moves a process into the leak, or below it.
+    pub(crate) fn enter(&self, below: &str, process: Incarnation) {
+        let path = format!("{}{below}", self.path);
+        self.cgroups().enter(&path, &BTreeSet::from([process])).unwrap();
+    }
+
+    pub(crate) fn member(&mut self) -> Incarnation {
+        let process = self.sleeper();
+        self.enter("", process);
+        process
+    }
+
+    /// Writes a line to a process that was started here.
+    pub(crate) fn tell(&mut self, process: Incarnation) {
+        let child = self.children.iter_mut().find(|child| child.id() == process.pid).unwrap();
+        child.stdin.as_mut().unwrap().write_all(b"go\n").unwrap();
+    }
+
+    /// Ends a process that was started here, zombie and all: its number is free.
+    pub(crate) fn end(&mut self, process: Incarnation) {
+        let index = self.children.iter().position(|child| child.id() == process.pid).unwrap();
+        let mut child = self.children.swap_remove(index);
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+
+    /// Freezes a cgroup of the freezing hierarchy, by its path from the root.
+    pub(crate) fn freeze(&self, path: &str) {
+        let (file, value) = match self.node.view() {
+            CgroupView::V1 => ("freezer.state", "FROZEN"),
+            CgroupView::V2 => ("cgroup.freeze", "1"),
+        };
+        let dir = self.cgroups().freezer().unwrap().dir(path);
+        std::fs::write(dir.join(file), value).unwrap();
+        wait_until("a frozen cgroup", SOON, || self.cgroups().is_frozen(path)).unwrap();
+    }
+
+    /// Removes the leak's empty cgroups and makes others in their place.
+    pub(crate) fn replace(&self) {
+        for dir in self.cgroups().dirs(&self.path) {
+            wait_until("rmdir", SOON, || Ok(std::fs::remove_dir(&dir).is_ok())).unwrap();
+        }
+        self.cgroups().enter(&self.path, &BTreeSet::new()).unwrap();
+    }
+
+    /// What a look would find: nobody knows the container, and its recorded init is dead.
+    pub(crate) fn sighting(&self) -> Sighting {
+        let cgroup = CgroupPath::try_from(self.path.as_str()).unwrap();
+        let trees: Vec<_> = self
+            .layout
+            .hierarchies()
+            .iter()
+            .map(|mount| found(mount.tree(&cgroup, &procfs::start_of)))
+            .collect();
+        let members: BTreeSet<ProcessKey> = trees.iter().flat_map(CgroupTree::members).collect();
+        let state = RuncState {
+            path: PathBuf::from("/none/state.json"),
+            init: Some(ProcessKey { tgid: Tgid::new(1 << 22).unwrap(), start: StartTicks::from_ticks(1) }),
+            init_alive: Lookup::Found(false),
+        };
+        let address = "/none/containerd.sock".to_owned();
+        let runtime = RuntimeAnswer {
+            address: address.clone(),
+            ownership: Ownership::Ours,
+            server: Lookup::Found(ServerFact { process: own_key() }),
+            task: Lookup::NotFound,
+            record: Lookup::Found(()),
+            overlapping: Lookup::Found(vec![]),
+        };
+        Sighting {
+            container: self.container(),
+            provenance: Provenance::Record { address },
+            cgroup,
+            processes: members
+                .into_iter()
+                .filter_map(|key| procfs::read(key.tgid).found().cloned())
+                .collect(),
+            trees,
+            unreadable: vec![],
+            bundle: Lookup::NotFound,
+            runc_state: Lookup::Found(state),
+            runtimes: vec![runtime],
+            shims: vec![],
+            in_flight: vec![],
+            supervisors: vec![],
+            runtime_inits: vec![],
+            protected_members: vec![],
+            holds_self: Lookup::Found(false),
+            enclosed_by: None,
+            mounts: Lookup::Found(self.mounts.clone()),
+        }
+    }
+
+    fn container(&self) -> ContainerKey {
+        ContainerKey {
+            namespace: Namespace::try_from(self.node.name()).unwrap(),
+            id: ContainerId::try_from("leak").unwrap(),
+        }
+    }
+
+    pub(crate) fn proof(&self) -> LeakProof {
+        let policy = Policy { mode: Mode::Enforce, grace: Duration::ZERO, ..Policy::default() };
+        let sighting = self.sighting();
+        let assessment = assess(&sighting, &policy, &Freshness::Fresh);
+        let long_ago = BootTime::from_nanos(1);
+        let history = History { first_seen: long_ago, clean_since: Some(long_ago), looks: 2 };
+        match conclude(&sighting, assessment, &history, &policy, clock::boot()) {
+            Verdict::Leaked(proof) => *proof,
+            other @ (Verdict::Live(_) | Verdict::Held { .. }) => panic!("{other:#?}"),
+        }
+    }
+
+    pub(crate) fn arm(&self, proof: LeakProof) -> Result<Armed, Refused> {
+        Armed::open(ReapPlan::new(proof), Arc::clone(&self.layout))
+    }
+
+    /// Acts on what is held, as proven at this moment.
+    pub(crate) fn fire(&self, armed: Armed, fresh: &LeakProof) -> Result<Report, Refused> {
+        let place = Place { boot: "boot".to_owned(), name: "node".to_owned() };
+        let log = self.node.dir().join("audit.jsonl");
+        let (mut journal, _open) = Journal::open(&log, place, clock::stamp()).unwrap();
+        let body = IntentBody {
+            tool: Tool { version: String::new(), config: String::new(), mode: String::new() },
+            trigger: Trigger { by: Triggered::Daemon, uid: None, rule: Cause::DeleteFailed },
+            target: Target {
+                kind: LeakKind::Orphaned,
+                cgroup_ids: fresh.roots().collect(),
+                path: self.path.clone(),
+                container: self.container().id,
+                runtime_ns: self.container().namespace,
+            },
+            evidence: vec![],
+            before: Before::new(Answer::Yes, Answer::No, &[]),
+        };
+        let intent = journal.intent(clock::stamp(), "leak".to_owned(), body).unwrap();
+        armed.fire(fresh, &intent, Timing::start(clock::boot))
+    }
+
+    /// The whole act, undisturbed.
+    pub(crate) fn reap(&self) -> Report {
+        let armed = self.arm(self.proof()).unwrap();
+        self.fire(armed, &self.proof()).unwrap()
+    }
+
+    #[track_caller]
+    pub(crate) fn assert_gone(&self, report: &Report) {
+        assert_eq!(report.outcome(), reaper_userspace::audit::Outcome::Reaped, "{report:#?}");
+        assert_eq!(self.cgroups().dirs(&self.path), Vec::<PathBuf>::new(), "{report:#?}");
+        assert!(report.bystanders.is_empty(), "{report:#?}");
+    }
+}
+
+impl Drop for Leaked {
+    fn drop(&mut self) {
+        let removed = self.node.cgroups().remove(self.node.name());
+        for mut child in self.children.drain(..) {
+            let _dead_already = child.kill();
+            child.wait().unwrap();
+        }
+        if !std::thread::panicking() {
+            removed.unwrap();
+        }
+    }
+}
+
+fn own_key() -> ProcessKey {
+    let tgid = Tgid::new(std::process::id().into()).unwrap();
+    ProcessKey { tgid, start: found(procfs::start_of(tgid)) }
+}
+
+#[track_caller]
+pub(crate) fn found<T>(answer: Lookup<T>) -> T {
+    match answer {
+        Lookup::Found(value) => value,
+        Lookup::NotFound => panic!("not found"),
+        Lookup::Unavailable(reason) => panic!("{reason}"),
+    }
+}
