@@ -1,6 +1,7 @@
 //! The command line: words to values, values to output, results to exit codes. One file a subcommand.
 
 mod doctor;
+mod events;
 mod exit;
 mod explain;
 mod find;
@@ -50,6 +51,8 @@ enum Command {
     Scan(scan::Args),
     /// Say why something is or is not a leak, and what would be done
     Explain(explain::Args),
+    /// Show kernel events of containers and runtimes as they happen
+    Events(events::Args),
     /// Reap leaks now, through the same guards
     Reap(reap::Args),
     /// Judge a recorded trace anew; touches and asks nothing on this node
@@ -73,6 +76,7 @@ pub fn main(cli: Cli) -> anyhow::Result<Status> {
             Command::Run(args) => run::run(args).await,
             Command::Scan(args) => scan::run(args).await,
             Command::Explain(args) => explain::run(args).await,
+            Command::Events(args) => events::run(args).await,
             Command::Reap(args) => reap::run(args).await,
             Command::Replay(args) => replay::run(args).await,
             Command::Doctor(args) => doctor::run(args).await,

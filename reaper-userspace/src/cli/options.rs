@@ -65,7 +65,7 @@ pub(super) struct Node {
 }
 
 /// What it takes to call something leaked.
-#[derive(Debug, Clone, Args)]
+#[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Judgement")]
 pub(super) struct Judgement {
     /// How long something must look leaked, without a break, before it is [default: 1m]

@@ -2,7 +2,8 @@
 //!
 //! [`engine`] looks and judges, [`act`] carries out one plan; [`service`] is the loop around both, fed with kernel
 //! events by `hints`, which [`follow`] makes sense of, and told by `schedule` when to look. [`trace`] records looks and
-//! judges them again.
+//! judges them again,
+//! [`stream`] shows events as they come.
 
 pub mod act;
 pub mod clock;
@@ -18,6 +19,7 @@ mod records;
 mod report;
 mod schedule;
 pub mod service;
+pub mod stream;
 mod sweep;
 pub mod trace;
 

@@ -314,7 +314,7 @@ const fn trigger_of(due: Due) -> ResyncTrigger {
 }
 
 /// The cgroups of containers, for what happens in them, and the cgroups they are in, for new ones.
-fn wanted(engine: &Engine, round: &Round) -> BTreeSet<CgroupRef> {
+pub(super) fn wanted(engine: &Engine, round: &Round) -> BTreeSet<CgroupRef> {
     let layout = engine.layout();
     let mut cgroups: BTreeSet<CgroupRef> = engine.seen().iter().flat_map(|seen| seen.roots.clone()).collect();
     let parents: BTreeSet<_> = engine.seen().iter().filter_map(|seen| seen.cgroup.parent()).collect();

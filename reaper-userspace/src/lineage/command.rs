@@ -50,6 +50,10 @@ impl Running {
         }
     }
 
+    pub(super) const fn invocation(&self) -> Option<&Invocation> {
+        self.invocation.as_ref()
+    }
+
     pub(super) fn end(
         self,
         process: ProcessKey,

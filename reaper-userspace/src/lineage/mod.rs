@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 pub use command::Claim;
 
 use crate::event::{Comm, Event, Occurrence};
-use crate::fact::{EndedCommand, ProcessEnd};
+use crate::fact::{EndedCommand, Invocation, ProcessEnd};
 use crate::ident::{ProcessKey, Tgid};
 use crate::time::BootTime;
 use command::Running;
@@ -111,6 +111,11 @@ impl Lineage {
     /// The shim that made this process, if it was seen doing so.
     pub fn shim_of(&self, tgid: Tgid) -> Option<ProcessKey> {
         self.lives.get(&tgid)?.shim
+    }
+
+    /// The command that this process was given, while it runs and if it could be read.
+    pub fn invocation_of(&self, tgid: Tgid) -> Option<&Invocation> {
+        self.lives.get(&tgid)?.command.as_ref()?.invocation()
     }
 
     fn meet(&mut self, tgid: Tgid, born: BootTime, at: BootTime) -> Option<Notice> {

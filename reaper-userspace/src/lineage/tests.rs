@@ -3,7 +3,7 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 
 use super::*;
-use crate::fact::{Invocation, sample};
+use crate::fact::sample;
 use crate::ident::StartTicks;
 
 fn at(nanos: u64) -> BootTime {
