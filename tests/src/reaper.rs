@@ -109,9 +109,16 @@ impl Reaper {
         self.audit_log.clone()
     }
 
+    /// A command with the flags of this containerd added, to be started by the caller.
+    pub fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(&self.binary);
+        command.args(args).args(&self.flags);
+        command
+    }
+
     /// Runs a command with the flags of this containerd added.
     pub fn run(&self, args: &[&str], limit: Duration) -> Result<Finished> {
-        run(Command::new(&self.binary).args(args).args(&self.flags), limit)
+        run(&mut self.command(args), limit)
     }
 
     /// Runs a command and parses what it prints; whatever the exit code.
