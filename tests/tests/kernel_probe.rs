@@ -372,6 +372,26 @@ async fn a_batch_is_waited_for_and_a_cancelled_wait_loses_nothing() {
     assert_eq!(life(&events, child), ["made", "removed"]);
 }
 
+/// The object with every `exit` made a load from nowhere (`struct bpf_insn`, eight bytes each).
+fn broken_object() -> Vec<u8> {
+    let mut object = bench::object();
+    for at in (0..object.len().saturating_sub(8)).step_by(8) {
+        if object[at..at + 8] == [0x95, 0, 0, 0, 0, 0, 0, 0] {
+            object[at..at + 8].copy_from_slice(&[0x79, 0x90, 0, 0, 0, 0, 0, 0]);
+        }
+    }
+    object
+}
+
+#[tokio::test]
+async fn a_program_that_the_verifier_refuses_is_named_with_its_last_words() {
+    let refused = Probe::load(&broken_object()).unwrap_err();
+    let ProbeError::Refused { program, log, .. } = &refused else { panic!("{refused:?}") };
+    assert_eq!(*program, "self_check");
+    assert!(!log.is_empty() && log.lines().count() <= 12, "{log}");
+    assert!(refused.to_string().contains("self_check") && refused.to_string().contains(log), "{refused}");
+}
+
 #[test]
 fn without_a_runtime_or_an_object_there_is_no_probe() {
     assert!(matches!(Probe::load(&[]), Err(ProbeError::Runtime)));

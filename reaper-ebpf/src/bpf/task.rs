@@ -1,7 +1,8 @@
 //! Lifecycle of processes.
 //!
 //! A process is its thread group: threads are filtered out, and the end of a process is the end of its last
-//! thread, which often is not the leader.
+//! thread, which often is not the leader. Whether the process is watched is asked first: for nearly all the answer is
+//! no, and each further field is another line of cold memory.
 
 use aya_ebpf::programs::BtfTracePointContext;
 use reaper_ebpf::abi::{Kind, Record, WATCH_ROOT, WATCH_RUNTIME};
@@ -12,13 +13,14 @@ use crate::{emit, filter, maps};
 /// Arguments: the creating thread, the new one. With `CLONE_PARENT`, as runc uses it, the creator is not the
 /// new process's parent.
 pub(crate) fn try_fork(ctx: &BtfTracePointContext) -> Option<()> {
-    let (creator, child) = (Task::arg(ctx, 0), Task::arg(ctx, 1));
+    let creator = Task::arg(ctx, 0);
+    let peer = creator.tgid();
+    let reason = filter::watched(peer, || creator.leader().start())?;
+    let child = Task::arg(ctx, 1);
     let tgid = child.tgid();
     if child.pid() != tgid {
         return None;
     }
-    let peer = creator.tgid();
-    let reason = filter::watched(peer, || creator.leader().start())?;
     let comm = creator.comm();
     if reason != WATCH_ROOT && !filter::is_runtime(comm) {
         return None;
@@ -47,11 +49,11 @@ pub(crate) fn try_exec(ctx: &BtfTracePointContext) -> Option<()> {
 /// Fires for each thread, before it leaves its cgroup.
 pub(crate) fn try_exit(ctx: &BtfTracePointContext) -> Option<()> {
     let task = Task::arg(ctx, 0);
+    let tgid = task.tgid();
+    filter::watched(tgid, || task.leader().start())?;
     if task.live_threads() != 0 {
         return None;
     }
-    let tgid = task.tgid();
-    filter::watched(tgid, || task.leader().start())?;
     // Two threads that end together may both see no live thread: only one of them removes the entry.
     if filter::unwatch(tgid) {
         let (start, code, comm) = (task.leader().start(), task.exit_code(), task.comm());

@@ -40,7 +40,10 @@ impl Hints {
             (Wanted::Auto | Wanted::Btf, Ok(probe)) => Some(probe),
             (Wanted::Btf, Err(error)) => return Err(error),
             (Wanted::Auto, Err(error)) => {
-                tracing::warn!(error = format!("{error:#}"), "no probes, looking from time to time instead");
+                tracing::warn!(
+                    error = format!("{error:#}"),
+                    "no probes: level poll, looking from time to time instead"
+                );
                 None
             }
         };

@@ -15,13 +15,16 @@ use reaper_userspace::probe::Probe;
 /// Far more than the kernel needs; what takes longer does not come.
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// A probe with the object that `cargo xtask build` made.
-pub(crate) fn attached() -> Probe {
+/// The object that `cargo xtask build` made.
+pub(crate) fn object() -> Vec<u8> {
     let default = Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("bpf/reaper-ebpf.o");
     let path = std::env::var_os("REAPER_BPF_OBJECT").map_or(default, PathBuf::from);
-    let object = fs::read(&path)
-        .unwrap_or_else(|error| panic!("{}: {error}; type: cargo xtask build", path.display()));
-    Probe::load(&object).unwrap_or_else(|error| panic!("{:#}", anyhow::Error::new(error)))
+    fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}; type: cargo xtask build", path.display()))
+}
+
+/// A probe with that object.
+pub(crate) fn attached() -> Probe {
+    Probe::load(&object()).unwrap_or_else(|error| panic!("{:#}", anyhow::Error::new(error)))
 }
 
 /// All events up to the one that makes the condition true.
