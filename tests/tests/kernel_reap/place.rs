@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-use reaper_tests::{CgroupView, Cgroups, Incarnation, Node, wait_until};
+use reaper_tests::{CgroupView, Cgroups, Incarnation, Node, wait_for, wait_until};
 use reaper_userspace::audit::{
     Answer, Before, IntentBody, Journal, Node as Place, Target, Tool, Trigger, Triggered,
 };
@@ -160,6 +160,8 @@ impl Leaked {
             in_flight: vec![],
             supervisors: vec![],
             runtime_inits: vec![],
+            owners: vec![],
+            failed_create: None,
             protected_members: vec![],
             holds_self: Lookup::Found(false),
             enclosed_by: None,
@@ -174,16 +176,22 @@ impl Leaked {
         }
     }
 
+    /// What forks without pause may look different in each hierarchy: looks until they agree.
     pub(crate) fn proof(&self) -> LeakProof {
+        wait_for("a proof", SOON, || match self.verdict() {
+            Verdict::Leaked(proof) => Ok(Some(*proof)),
+            Verdict::Live(_) | Verdict::Held { .. } => Ok(None),
+        })
+        .unwrap_or_else(|_| panic!("{:#?}", self.verdict()))
+    }
+
+    fn verdict(&self) -> Verdict {
         let policy = Policy { mode: Mode::Enforce, grace: Duration::ZERO, ..Policy::default() };
         let sighting = self.sighting();
         let assessment = assess(&sighting, &policy, &Freshness::Fresh);
         let long_ago = BootTime::from_nanos(1);
         let history = History { first_seen: long_ago, clean_since: Some(long_ago), looks: 2 };
-        match conclude(&sighting, assessment, &history, &policy, clock::boot()) {
-            Verdict::Leaked(proof) => *proof,
-            other @ (Verdict::Live(_) | Verdict::Held { .. }) => panic!("{other:#?}"),
-        }
+        conclude(&sighting, assessment, &history, &policy, clock::boot())
     }
 
     pub(crate) fn arm(&self, proof: LeakProof) -> Result<Armed, Refused> {
@@ -228,9 +236,12 @@ impl Leaked {
 
 impl Drop for Leaked {
     fn drop(&mut self) {
+        // First the signals: one without its main thread is no member that the removal finds. Then the thaw.
+        for child in &mut self.children {
+            let _dead_already = child.kill();
+        }
         let removed = self.node.cgroups().remove(self.node.name());
         for mut child in self.children.drain(..) {
-            let _dead_already = child.kill();
             child.wait().unwrap();
         }
         if !std::thread::panicking() {

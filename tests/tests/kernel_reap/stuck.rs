@@ -1,10 +1,11 @@
 //! What cannot end is named, within the bound of one act.
 
 use std::collections::BTreeSet;
+use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use reaper_tests::{Cgroups, wait_until};
+use reaper_tests::{Cgroups, Incarnation, MountedHierarchy, wait_until};
 use reaper_userspace::audit::Outcome;
 use reaper_userspace::ident::{ProcessKey, Tgid};
 use reaper_userspace::reap::BOUND;
@@ -21,6 +22,31 @@ in_both_views! {
     a_rootfs_that_another_namespace_keeps_busy_is_partial_and_its_holder_named
 }
 
+/// A frozen cgroup of the v1 freezer above one that holds a process.
+struct Ice(PathBuf);
+
+impl Ice {
+    fn around(member: Incarnation, freezer: &MountedHierarchy, name: &str) -> Self {
+        let ice = Self(freezer.dir(name));
+        std::fs::create_dir_all(ice.0.join("leak")).unwrap();
+        std::fs::write(ice.0.join("leak/cgroup.procs"), member.pid.to_string()).unwrap();
+        std::fs::write(ice.0.join("freezer.state"), "FROZEN").unwrap();
+        let state = || std::fs::read_to_string(ice.0.join("freezer.state")).unwrap();
+        wait_until("ice", SOON, || Ok(state() == "FROZEN\n")).unwrap();
+        ice
+    }
+}
+
+impl Drop for Ice {
+    fn drop(&mut self) {
+        std::fs::write(self.0.join("freezer.state"), "THAWED").unwrap();
+        // On v1 these are directories of the leak itself, which its own end removes; here they are empty soon.
+        let gone =
+            || Ok(std::fs::remove_dir(self.0.join("leak")).is_ok() && std::fs::remove_dir(&self.0).is_ok());
+        let _in_use_or_removed = wait_until("rmdir", Duration::from_millis(500), gone);
+    }
+}
+
 /// A freezer that is not the leak's to open keeps every signal from the process; v2's own would let SIGKILL through.
 fn a_process_that_cannot_die_is_named_within_the_bound(leak: &mut Leaked) {
     let all = Cgroups::mounted().unwrap();
@@ -29,16 +55,11 @@ fn a_process_that_cannot_die_is_named_within_the_bound(leak: &mut Leaked) {
         return;
     }
     let member = leak.member();
-    let ice = freezer.dir(leak.node.name());
-    std::fs::create_dir_all(ice.join("leak")).unwrap();
-    std::fs::write(ice.join("leak/cgroup.procs"), member.pid.to_string()).unwrap();
-    std::fs::write(ice.join("freezer.state"), "FROZEN").unwrap();
-    let state = || std::fs::read_to_string(ice.join("freezer.state")).unwrap();
-    wait_until("ice", SOON, || Ok(state() == "FROZEN\n")).unwrap();
+    let ice = Ice::around(member, freezer, leak.node.name());
     let started = Instant::now();
     let report = leak.reap();
     let took = started.elapsed();
-    std::fs::write(ice.join("freezer.state"), "THAWED").unwrap();
+    drop(ice);
     println!("{:?}: stuck after {took:.2?}", leak.node.view());
     assert_eq!(report.outcome(), Outcome::Stuck, "{report:#?}");
     assert!(took >= BOUND && took < BOUND.saturating_add(LATE), "{took:?}");
@@ -46,12 +67,6 @@ fn a_process_that_cannot_die_is_named_within_the_bound(leak: &mut Leaked) {
     assert_eq!(named, BTreeSet::from([member.pid]), "{report:#?}");
     assert!(!report.left_over.is_empty(), "{report:#?}");
     wait_until("its end after the thaw", SOON, || Ok(!member.is_alive()?)).unwrap();
-    if leak.node.view() == reaper_tests::CgroupView::V2 {
-        wait_until("rmdir", SOON, || {
-            Ok(std::fs::remove_dir(ice.join("leak")).is_ok() && std::fs::remove_dir(&ice).is_ok())
-        })
-        .unwrap();
-    }
 }
 
 fn a_rootfs_that_another_namespace_keeps_busy_is_partial_and_its_holder_named(leak: &mut Leaked) {
