@@ -375,10 +375,8 @@ async fn a_batch_is_waited_for_and_a_cancelled_wait_loses_nothing() {
 /// The object with every `exit` made a load from nowhere (`struct bpf_insn`, eight bytes each).
 fn broken_object() -> Vec<u8> {
     let mut object = bench::object();
-    for at in (0..object.len().saturating_sub(8)).step_by(8) {
-        if object[at..at + 8] == [0x95, 0, 0, 0, 0, 0, 0, 0] {
-            object[at..at + 8].copy_from_slice(&[0x79, 0x90, 0, 0, 0, 0, 0, 0]);
-        }
+    for insn in object.chunks_exact_mut(8).filter(|insn| **insn == [0x95, 0, 0, 0, 0, 0, 0, 0]) {
+        insn.copy_from_slice(&[0x79, 0x90, 0, 0, 0, 0, 0, 0]);
     }
     object
 }

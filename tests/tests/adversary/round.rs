@@ -200,6 +200,8 @@ fn sighting(world: &World) -> Result<Sighting, String> {
         supervisors: vec![],
         runtime_inits: vec![],
         protected_members: vec![],
+        owners: vec![],
+        failed_create: None,
         holds_self: Lookup::Found(false),
         enclosed_by: None,
         mounts: Lookup::Found(vec![]),
