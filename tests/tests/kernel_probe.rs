@@ -194,11 +194,14 @@ async fn a_filter_that_is_tidied_without_pause_loses_nothing() {
     probe.watch(key).unwrap();
     shell.say("go");
     let mut events = vec![];
-    while !exited(&events, key.tgid.get()) {
-        probe.tidy().unwrap();
-        let batch = tokio::time::timeout(Duration::from_millis(1), probe.next_batch()).await;
-        events.extend(batch.into_iter().flat_map(Result::unwrap));
-    }
+    let gather = async {
+        while !exited(&events, key.tgid.get()) {
+            probe.tidy().unwrap();
+            let batch = tokio::time::timeout(Duration::from_millis(1), probe.next_batch()).await;
+            events.extend(batch.into_iter().flat_map(Result::unwrap));
+        }
+    };
+    tokio::time::timeout(Duration::from_mins(1), gather).await.expect("the end of the storm");
     let made: Vec<_> = events.iter().filter_map(|event| child_of(event, key)).collect();
     let ended = made.iter().filter(|child| exited(&events, child.tgid.get())).count();
     assert_eq!((made.len(), ended), (FORKS, FORKS));

@@ -25,6 +25,7 @@ use crate::admin::{Admin, Health};
 use crate::cgroupfs::CgroupDir;
 use crate::event::Event;
 use crate::ident::{CgroupRef, Lookup};
+use crate::kernel::return_memory;
 use crate::lineage::{Lineage, Notice};
 use crate::metrics::{BuildInfo, Component, Metrics, ResyncTrigger, Word as _};
 use crate::policy::Mode;
@@ -214,6 +215,10 @@ impl Service {
                     if wait <= LONGEST_SLEEP {
                         let trigger = if first { ResyncTrigger::Startup } else { trigger_of(due) };
                         self.round(trigger).await?;
+                        if trigger == ResyncTrigger::Periodic {
+                            // What the look needed has been dropped by now.
+                            return_memory();
+                        }
                         first = false;
                     }
                 }

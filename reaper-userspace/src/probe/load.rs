@@ -1,4 +1,4 @@
-//! Loading and attaching. The one module of the probe with an unsafe call.
+//! Loading and attaching.
 
 use std::fs::File;
 use std::io::{self, Read as _};
@@ -9,6 +9,7 @@ use aya::{Btf, Ebpf, EbpfLoader, Endianness};
 use reaper_ebpf::abi::name;
 
 use super::{Probe, ProbeError, btf, check, filter, ring};
+use crate::kernel::return_memory;
 
 const KERNEL_BTF: &str = "/sys/kernel/btf/vmlinux";
 
@@ -23,6 +24,7 @@ pub(super) fn load(object: &[u8]) -> Result<Probe, ProbeError> {
         return Err(ProbeError::Runtime);
     }
     let mut programs = load_programs(object)?;
+    // glibc would keep some 20 MB for later, and there is no later.
     return_memory();
     let mut processes: RingBuf<_> = take(&mut programs, name::PROCESS_RING)?;
     check::run(&mut programs, &mut processes)?;
@@ -58,16 +60,6 @@ fn load_programs(object: &[u8]) -> Result<Ebpf, ProbeError> {
         load_program(&mut programs, program, program, &types)?;
     }
     Ok(programs)
-}
-
-/// Gives the freed types back to the system: glibc would keep some 20 MB for later, and there is no later.
-fn return_memory() {
-    #[cfg(target_env = "gnu")]
-    #[expect(unsafe_code, reason = "the C library's own switch, which nothing safe offers")]
-    // SAFETY: takes a number and locks what it touches; any thread may call it at any time (malloc_trim(3)).
-    unsafe {
-        nix::libc::malloc_trim(0);
-    }
 }
 
 fn read_btf() -> io::Result<Vec<u8>> {

@@ -28,6 +28,7 @@ impl Bpftrace {
             .args(["--mount", "sh", "-c", RUN, SCRIPT])
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
+            .stderr(Stdio::null())
             .spawn()
             .context("cannot run unshare")?;
         let mut bpftrace = Self(child);

@@ -1,11 +1,12 @@
 //! Many processes that die in a watched cgroup, as children of a watched process, as fast as the kernel can: two
 //! records each, none lost.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use reaper_userspace::daemon::clock;
-use reaper_userspace::event::{Event, Occurrence};
+use reaper_userspace::event::Occurrence;
 use reaper_userspace::ident::{Lookup, ProcessKey, Tgid};
 use reaper_userspace::procfs;
 use tokio::time::timeout;
@@ -26,12 +27,25 @@ pub(crate) async fn run(count: u64) -> Result<()> {
     probe.watch(parent)?;
     storm.begin()?;
     let begun = clock::boot();
-    let (mut born, mut died, mut lags) = (0_u64, 0_u64, Lags::default());
+    let (mut alive, mut born, mut died, mut lags) = (HashSet::new(), 0_u64, 0_u64, Lags::default());
     while died < count {
         let events = timeout(PATIENCE, probe.next_batch()).await.context("events stopped coming")??;
         for event in &events {
-            born = born.saturating_add(u64::from(is_birth(event, parent)));
-            died = died.saturating_add(u64::from(matches!(event.what, Occurrence::Exited { .. })));
+            match event.what {
+                Occurrence::Forked { creator, child, born: at, .. } if creator == parent => {
+                    born = born.saturating_add(u64::from(alive.insert((child, at))));
+                }
+                Occurrence::Exited { process, born: at, .. } => {
+                    died = died.saturating_add(u64::from(alive.remove(&(process, at))));
+                }
+                // Of the storm itself, or of runtimes elsewhere on the machine.
+                Occurrence::Forked { .. }
+                | Occurrence::Execed { .. }
+                | Occurrence::CgroupMade { .. }
+                | Occurrence::CgroupRemoved { .. }
+                | Occurrence::CgroupPopulated { .. }
+                | Occurrence::CgroupFrozen { .. } => continue,
+            }
             lags.add(event);
         }
         if probe.losses()?.total() > 0 {
@@ -50,10 +64,6 @@ pub(crate) async fn run(count: u64) -> Result<()> {
     ensure!((born, died) == (count, count), "births and deaths");
     storm.end()?;
     Ok(())
-}
-
-fn is_birth(event: &Event, parent: ProcessKey) -> bool {
-    matches!(event.what, Occurrence::Forked { creator, .. } if creator == parent)
 }
 
 fn key_of(pid: u32) -> Result<ProcessKey> {
