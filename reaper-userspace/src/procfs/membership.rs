@@ -3,7 +3,7 @@
 use super::dir::ProcDir;
 use super::error::{ProcfsError, answer};
 use crate::ident::{CgroupPath, Hierarchy, Lookup, Tgid};
-use crate::kernel::parse_memberships;
+use crate::kernel::{Membership, parse_memberships};
 
 /// The cgroup of the process that has this number now, in one hierarchy, seen from our cgroup namespace.
 ///
@@ -17,6 +17,17 @@ pub fn cgroup_of(tgid: Tgid, hierarchy: Hierarchy) -> Lookup<CgroupPath> {
         Lookup::Found(None) | Lookup::NotFound => Lookup::NotFound,
         Lookup::Unavailable(reason) => Lookup::Unavailable(reason),
     }
+}
+
+/// All cgroups of the process that has this number now, as far as they are inside our cgroup namespace.
+pub fn cgroups_of(tgid: Tgid) -> Lookup<Vec<CgroupPath>> {
+    let read = || {
+        let text = ProcDir::open(tgid)?.read("cgroup")?;
+        parse_memberships(&text).map_err(|source| ProcfsError::Memberships { tgid, source })
+    };
+    let named =
+        |lines: Vec<Membership>| lines.into_iter().filter_map(|line| CgroupPath::try_from(line.path).ok());
+    answer(read()).map(|lines| named(lines).collect())
 }
 
 fn path_in(tgid: Tgid, hierarchy: Hierarchy) -> Result<Option<CgroupPath>, ProcfsError> {

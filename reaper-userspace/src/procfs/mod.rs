@@ -25,6 +25,6 @@ pub use ancestry::{Read, ancestors};
 pub use error::ProcfsError;
 pub use handle::{Candidate, Member, PidHandle};
 pub use invocation::invocation;
-pub use membership::cgroup_of;
-pub use process::{alive, all, exe_file, read, start_of, wait_channel};
+pub use membership::{cgroup_of, cgroups_of};
+pub use process::{alive, all, exe_file, is_root, read, start_of, wait_channel};
 pub use runtime::runtime_processes;

@@ -82,6 +82,29 @@ pub fn exe_file(key: ProcessKey) -> Lookup<Option<FileId>> {
     .and_then(|file| file.map_or(Lookup::NotFound, Lookup::Found))
 }
 
+/// Whether this incarnation was started by root and acts as root, in terms of our user namespace.
+///
+/// Both ids count: a set-user-id program acts as root and has the arguments that anybody gave it. The owner of
+/// `/proc/PID` would be no evidence, and neither are the ids that the process sees in a user namespace of its own.
+pub fn is_root(key: ProcessKey) -> Lookup<bool> {
+    answer(ProcDir::open(key.tgid).and_then(|dir| {
+        let status = dir.read("status")?;
+        Ok((dir.stat()?.starttime == key.start.get()).then(|| root_ids(&status)))
+    }))
+    .and_then(|ids| match ids {
+        None => Lookup::NotFound,
+        Some(Some(root)) => Lookup::Found(root),
+        Some(None) => Lookup::Unavailable(format!("status of process {} names no user", key.tgid)),
+    })
+}
+
+/// `Uid:` of `fs/proc/array.c:task_state`: real, effective, saved and file system id.
+fn root_ids(status: &[u8]) -> Option<bool> {
+    let line = status.split(|byte| *byte == b'\n').find_map(|line| line.strip_prefix(b"Uid:"))?;
+    let mut ids = std::str::from_utf8(line).ok()?.split_ascii_whitespace();
+    Some((ids.next()?, ids.next()?) == ("0", "0"))
+}
+
 /// The kernel function in which the process's leader waits; `NotFound` if it does not wait or is gone.
 pub fn wait_channel(tgid: Tgid) -> Lookup<String> {
     match answer(ProcDir::open(tgid).and_then(|dir| dir.read("wchan"))) {
@@ -174,6 +197,16 @@ mod tests {
         assert_eq!(words(b"a\0\0-b\0"), ["a", "", "-b"]);
         assert_eq!(words(b"a title without an end"), ["a title without an end"]);
         assert_eq!(words(&b"x\0".repeat(1000)).len(), ARGV_WORDS);
+    }
+
+    #[test]
+    fn root_is_whoever_was_root_before_and_acts_as_root() {
+        let ids = |line: &str| root_ids(format!("Name:\tx\nUid:\t{line}\nGid:\t0\t0\t0\t0\n").as_bytes());
+        assert_eq!(ids("0\t0\t0\t0"), Some(true));
+        assert_eq!(ids("1000\t0\t0\t0"), Some(false), "a set-user-id program");
+        assert_eq!(ids("0\t1000\t0\t0"), Some(false));
+        assert_eq!(ids("100000\t100000\t0\t0"), Some(false), "root of a user namespace");
+        assert_eq!(root_ids(b"Name:\tUid: 0 0\n"), None);
     }
 
     #[test]

@@ -55,11 +55,16 @@ fn role(argv: &[String]) -> Option<RuntimeRole> {
 fn shim(argv: &[String]) -> Option<RuntimeRole> {
     let namespace = Namespace::try_from(option(argv, "namespace")?).ok()?;
     let id = ContainerId::try_from(option(argv, "id")?).ok()?;
-    let address = option(argv, "address")?.to_owned();
+    let address = option(argv, "address").filter(|address| is_address(address))?.to_owned();
     match subcommand(argv) {
         Some(verb @ ("start" | "delete")) => Some(RuntimeRole::Command { verb: verb.to_owned() }),
         Some(_) | None => Some(RuntimeRole::Shim { namespace, id, address }),
     }
+}
+
+/// What can be the address of a socket and is safe to show: `sun_path` holds 107 bytes.
+fn is_address(word: &str) -> bool {
+    word.strip_prefix("unix://").unwrap_or(word).len() <= 107 && !word.chars().any(char::is_control)
 }
 
 fn command(argv: &[String]) -> Option<RuntimeRole> {
@@ -184,6 +189,9 @@ mod tests {
             "/proc/self/exe init",
             "containerd-shim-runc-v2 -v",
             "containerd-shim-runc-v2 -namespace x -id a",
+            "containerd-shim-runc-v2 -namespace x -id a -address /s\u{1b}[2J",
+            "containerd-shim-runc-v2 -namespace x -id a\nb -address /s",
+            &format!("containerd-shim-runc-v2 -namespace x -id a -address /{}", "s".repeat(107)),
             "containerd --config /etc/create",
             "systemctl start docker.service",
             "sleep 1000",

@@ -65,6 +65,8 @@ enum CallError {
     Shim { address: String, key: ContainerKey, source: Box<Status> },
     #[error("containerd at {address} is served by a process outside of the PID namespace")]
     Peer { address: String },
+    #[error("{address} is served by user {uid}, so nothing is said to it")]
+    User { address: String, uid: u32 },
 }
 
 // === impl Containerd ===
@@ -86,7 +88,8 @@ impl Containerd {
     }
 
     /// The process that serves the socket: the peer of a new connection, which is the process that called
-    /// `listen`, as containerd does itself (shims do not: theirs has exited).
+    /// `listen`, as containerd does itself (shims do not: theirs has exited). A foreign one must be root's; who
+    /// uses this first speaks to nobody else.
     pub async fn server(&self, start_of: impl Fn(Tgid) -> Lookup<StartTicks>) -> Lookup<ServerFact> {
         match self.peer().await {
             Ok(tgid) => match start_of(tgid) {
@@ -266,6 +269,10 @@ impl Containerd {
             .unwrap_or_else(|_| Err(std::io::ErrorKind::TimedOut.into()))
             .map_err(|error| self.unreachable(error))?;
         let credentials = stream.peer_cred().map_err(|error| self.unreachable(error))?;
+        // Anybody can listen on a socket of any name; the configured ones are the operator's choice.
+        if self.ownership == Ownership::Foreign && credentials.uid() != 0 {
+            return Err(CallError::User { address: self.address.clone(), uid: credentials.uid() });
+        }
         credentials
             .pid()
             .and_then(|pid| Tgid::new(pid.into()))

@@ -8,6 +8,7 @@
 //! - Configured addresses come first and are given even if nothing is there.
 //! - If the table of sockets cannot be read the answer is `Unavailable`: a containerd may be hidden in it.
 
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::Read as _;
@@ -36,7 +37,7 @@ pub struct Address {
 }
 
 /// What makes two names the same socket.
-#[derive(PartialEq, Eq)]
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
 enum Identity {
     Inode {
         device: u64,
@@ -44,6 +45,11 @@ enum Identity {
     },
     /// Nothing there, or not to be seen from here.
     Name(PathBuf),
+}
+
+/// The configured addresses, each socket once.
+pub fn ours(configured: &[String]) -> Vec<Address> {
+    distinct(configured.iter().map(|address| (address.clone(), Ownership::Ours)))
 }
 
 /// The configured addresses, those that live shims were started with, and every listening socket of `table`
@@ -55,17 +61,20 @@ pub fn addresses(configured: &[String], of_shims: &[String], table: &Path) -> Lo
     };
     let ours = configured.iter().map(|address| (address.clone(), Ownership::Ours));
     let found = of_shims.iter().cloned().chain(listening(&content));
-    let mut known: Vec<Identity> = Vec::new();
+    Lookup::Found(distinct(ours.chain(found.map(|address| (address, Ownership::Foreign)))))
+}
+
+fn distinct(named: impl Iterator<Item = (String, Ownership)>) -> Vec<Address> {
+    let mut known = BTreeSet::new();
     let mut addresses = Vec::new();
-    for (address, ownership) in ours.chain(found.map(|address| (address, Ownership::Foreign))) {
+    for (address, ownership) in named {
         let address = address.strip_prefix("unix://").unwrap_or(&address).to_owned();
         let identity = Identity::of(Path::new(&address));
-        if !address.is_empty() && !known.contains(&identity) {
-            known.push(identity);
+        if !address.is_empty() && known.insert(identity) {
             addresses.push(Address { address, ownership });
         }
     }
-    Lookup::Found(addresses)
+    addresses
 }
 
 /// Whether two addresses lead to the same socket; by their names where nothing is there.
@@ -104,7 +113,10 @@ fn listening(table: &[u8]) -> impl Iterator<Item = String> {
         let (flags, path) = (fields.nth(3)?, fields.nth(3)?);
         let path = path.trim_ascii_start();
         let name = Path::new(OsStr::from_bytes(path)).file_name()?.as_bytes();
-        let named = path.starts_with(b"/") && name.starts_with(b"containerd") && name.ends_with(b".sock");
+        let named = path.starts_with(b"/")
+            && name.starts_with(b"containerd")
+            && name.ends_with(b".sock")
+            && !path.iter().any(u8::is_ascii_control);
         (named && accepts(flags)).then(|| String::from_utf8(path.to_vec()).ok()).flatten()
     })
 }
@@ -160,6 +172,7 @@ mod tests {
             &row("00010000", "/run/docker.sock"),
             &row("00010000", "@containerd.sock"),
             &row("00010000", "containerd.sock"),
+            &row("00010000", "/tmp/\u{1b}[2J/containerd.sock"),
             "0000000000000000: 00000002 00000000 00010000 0001 01 12345\n",
             "junk\n\n",
         ]

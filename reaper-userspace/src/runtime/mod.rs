@@ -27,7 +27,8 @@ pub use cgroups_path::Driver;
 use std::error::Error;
 use std::path::Path;
 
-/// An error with all its causes in one line, for [`Lookup::Unavailable`](crate::ident::Lookup::Unavailable).
+/// An error with all its causes in one line, for [`Lookup::Unavailable`](crate::ident::Lookup::Unavailable). What
+/// others wrote into it (a server's message, an address) can neither begin a line nor speak to a terminal.
 fn reason(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
@@ -36,7 +37,14 @@ fn reason(error: &dyn Error) -> String {
         text.push_str(&error.to_string());
         cause = error.source();
     }
-    text
+    text.chars().fold(String::new(), |mut safe, c| {
+        if c.is_control() {
+            safe.extend(c.escape_default());
+        } else {
+            safe.push(c);
+        }
+        safe
+    })
 }
 
 /// An error about a path, which is shown escaped.
@@ -47,4 +55,15 @@ fn about(path: &Path, error: &dyn Error) -> String {
 /// A path as text in which control bytes, which may be part of a name, are escaped.
 fn shown(path: &Path) -> String {
     path.to_string_lossy().escape_debug().to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_of_others_stays_in_its_line_and_speaks_to_no_terminal() {
+        let error = std::io::Error::other("no\nnote: forged\u{1b}[2J \u{9b}31m é");
+        assert_eq!(reason(&error), "no\\nnote: forged\\u{1b}[2J \\u{9b}31m é");
+    }
 }

@@ -11,6 +11,7 @@
 
 mod binaries;
 mod candidates;
+mod claims;
 mod examine;
 mod relatives;
 mod scene;
@@ -79,7 +80,7 @@ impl Survey {
 
     /// Looks at everything.
     pub async fn look(&self, remembered: &[Seen]) -> Look {
-        let scene = Scene::gather(&self.sources).await;
+        let scene = Scene::gather(&self.sources, remembered).await;
         let candidates = candidates::all(&scene, remembered);
         let mut look = Look {
             problems: scene.problems.clone(),
@@ -110,7 +111,7 @@ impl Survey {
     /// Looks at one container, asking everybody anew. `NotFound` if it has no cgroup any more; `Unavailable` if
     /// nothing ties it to one, which can also be a bundle or record that could not be read.
     pub async fn look_at(&self, container: &ContainerKey, remembered: &[Seen]) -> Lookup<Sighting> {
-        let scene = Scene::gather(&self.sources).await;
+        let scene = Scene::gather(&self.sources, remembered).await;
         let candidates = candidates::all(&scene, remembered);
         let Some(candidate) = candidates.iter().find(|candidate| candidate.container == *container) else {
             let why =

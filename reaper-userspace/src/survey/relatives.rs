@@ -67,15 +67,11 @@ fn must_live(member: &ProcessFact, scene: &Scene) -> bool {
     let program = member.exe.as_ref().and_then(|exe| exe.file_name()).map(|name| name.to_string_lossy());
     let serves =
         |key| scene.servers.iter().any(|server| server.fact.found().is_some_and(|s| s.process == key));
-    let is_shim =
-        scene.processes.runtime().iter().any(|process| {
-            process.process.key == member.key && matches!(process.role, RuntimeRole::Shim { .. })
-        });
     member.key.tgid == Tgid::INIT
         || member.key.tgid.get() == std::process::id()
         || member.kernel_thread
         || serves(member.key)
-        || is_shim
+        || scene.processes.claims_shim(member.key)
         || program.is_some_and(|name| NEVER.contains(&name.as_ref()) || name.starts_with("containerd-shim"))
 }
 

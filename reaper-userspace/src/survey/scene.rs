@@ -2,11 +2,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-use super::{LiveContainer, binaries};
+use futures_util::future::join_all;
+use tokio::time::timeout;
+
+use super::{LiveContainer, binaries, candidates, claims};
 use crate::fact::{
-    BundleFact, ContainerRecord, FileId, Ownership, ProcessFact, RuntimeProcess, RuntimeRole, ServerFact,
-    TaskStatus,
+    BundleFact, ContainerRecord, FileId, Ownership, ProcessFact, RuntimeProcess, RuntimeRole, Seen,
+    ServerFact, TaskStatus,
 };
 use crate::ident::{ContainerId, ContainerKey, Lookup, Namespace, ProcessKey};
 use crate::kernel::chain;
@@ -16,6 +20,11 @@ use crate::runtime::{bundle, discover};
 
 /// The host's table of Unix sockets; we share PID 1's PID namespace or can do nothing at all.
 const SOCKET_TABLE: &str = "/proc/1/net/unix";
+
+/// How many foreign containerds are asked. Anybody can listen on a socket that is named like one.
+const FOREIGN_LIMIT: usize = 16;
+/// For all questions to one of them that are not about a single container.
+const FOREIGN_DEADLINE: Duration = Duration::from_secs(5);
 
 /// Where to look; each list has a default for the usual places.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,7 +60,12 @@ pub(super) struct Shim<'a> {
 /// The processes of container runtimes, or why they are not known: then nothing can be proven.
 #[derive(Debug)]
 pub(super) enum Processes {
-    Known(Vec<RuntimeProcess>),
+    Known {
+        /// Root's, by their argv.
+        claims: Vec<RuntimeProcess>,
+        /// Those of them that are in no container.
+        runtime: Vec<RuntimeProcess>,
+    },
     Unknown(String),
 }
 
@@ -74,16 +88,31 @@ pub(super) struct Scene {
 
 impl Server {
     async fn ask(address: discover::Address) -> Self {
-        let client = Containerd::new(address.address, address.ownership, DEADLINE);
+        let client = Containerd::new(address.address.clone(), address.ownership, DEADLINE);
         let fact = client.server(procfs::start_of).await;
         if let Some(reason) = fact.unavailable() {
             // One refusal is enough: every further call would only wait again.
-            let (records, tasks) = (Lookup::Unavailable(reason.clone()), Lookup::Unavailable(reason.clone()));
-            return Self { client, fact, records, tasks };
+            return Self::silent(address, reason);
         }
         let records = client.records().await;
         let tasks = client.tasks().await.map(|tasks| tasks.into_iter().collect());
         Self { client, fact, records, tasks }
+    }
+
+    /// Whoever is found by name could make every look last as long as it likes.
+    async fn ask_briefly(address: discover::Address) -> Self {
+        let asked = timeout(FOREIGN_DEADLINE, Self::ask(address.clone())).await;
+        asked.unwrap_or_else(|_| {
+            let reason = format!("{} was not done answering after {FOREIGN_DEADLINE:?}", address.address);
+            Self::silent(address, &reason)
+        })
+    }
+
+    fn silent(address: discover::Address, reason: &str) -> Self {
+        let client = Containerd::new(address.address, address.ownership, DEADLINE);
+        let reason = || reason.to_owned();
+        let (fact, records) = (Lookup::Unavailable(reason()), Lookup::Unavailable(reason()));
+        Self { client, fact, records, tasks: Lookup::Unavailable(reason()) }
     }
 
     pub(super) fn address(&self) -> String {
@@ -105,22 +134,44 @@ impl Server {
 impl Processes {
     fn read() -> Self {
         match procfs::all() {
-            Ok(all) => Self::Known(procfs::runtime_processes(&all)),
+            Ok(all) => Self::of(claims::of_root(procfs::runtime_processes(&all), procfs::is_root)),
             Err(error) => Self::Unknown(chain(&error)),
+        }
+    }
+
+    fn of(claims: Vec<RuntimeProcess>) -> Self {
+        Self::Known { runtime: claims.clone(), claims }
+    }
+
+    /// Believes nobody who is in a container.
+    fn outside(&mut self, containers: &claims::Containers) {
+        if let Self::Known { runtime, .. } = self {
+            runtime.retain(|claim| !containers.hold(claim.process.key.tgid));
         }
     }
 
     /// Those of container runtimes, as far as known.
     pub(super) fn runtime(&self) -> &[RuntimeProcess] {
         match self {
-            Self::Known(runtime) => runtime,
+            Self::Known { runtime, .. } => runtime,
             Self::Unknown(_) => &[],
+        }
+    }
+
+    /// Whether root runs it as a shim, by its argv, wherever it is: Kata's lives in its sandbox's own cgroup.
+    pub(super) fn claims_shim(&self, key: ProcessKey) -> bool {
+        let is_shim = |claim: &RuntimeProcess| matches!(claim.role, RuntimeRole::Shim { .. });
+        match self {
+            Self::Known { claims, .. } => {
+                claims.iter().any(|claim| claim.process.key == key && is_shim(claim))
+            }
+            Self::Unknown(_) => false,
         }
     }
 
     pub(super) const fn unknown(&self) -> Option<&String> {
         match self {
-            Self::Known(_) => None,
+            Self::Known { .. } => None,
             Self::Unknown(reason) => Some(reason),
         }
     }
@@ -131,7 +182,7 @@ impl Processes {
 impl Scene {
     /// Processes first: a runtime command that ends during the look was in flight, one that begins is found by the
     /// second look.
-    pub(super) async fn gather(sources: &Sources) -> Self {
+    pub(super) async fn gather(sources: &Sources, remembered: &[Seen]) -> Self {
         let mut scene = Self {
             processes: Processes::read(),
             servers: vec![],
@@ -141,20 +192,31 @@ impl Scene {
             unseen_sockets: None,
             problems: vec![],
         };
-        scene.binaries = binaries::installed(&scene.live_shims().collect::<Vec<_>>());
-        scene.ask_servers(sources).await;
+        scene.servers =
+            join_all(discover::ours(&sources.containerd_addresses).into_iter().map(Server::ask)).await;
         scene.list_bundles(sources);
+        let containers = claims::Containers::of(&candidates::all(&scene, remembered), &scene.servers);
+        scene.processes.outside(&containers);
+        scene.binaries = binaries::installed(&scene.live_shims().collect::<Vec<_>>());
+        scene.ask_foreign(sources).await;
         scene.ask_adopters();
         scene
     }
 
-    async fn ask_servers(&mut self, sources: &Sources) {
+    async fn ask_foreign(&mut self, sources: &Sources) {
         let of_shims: Vec<String> = self.live_shims().map(|shim| shim.address.to_owned()).collect();
         match discover::addresses(&sources.containerd_addresses, &of_shims, Path::new(SOCKET_TABLE)) {
-            Lookup::Found(addresses) => {
-                for address in addresses {
-                    self.servers.push(Server::ask(address).await);
-                }
+            Lookup::Found(mut addresses) => {
+                addresses.retain(|address| address.ownership == Ownership::Foreign);
+                let unasked = addresses.split_off(addresses.len().min(FOREIGN_LIMIT));
+                self.servers.extend(join_all(addresses.into_iter().map(Server::ask_briefly)).await);
+                self.servers.extend(unasked.into_iter().map(|address| {
+                    let reason = format!(
+                        "{} was not asked: more than {FOREIGN_LIMIT} foreign sockets",
+                        address.address
+                    );
+                    Server::silent(address, &reason)
+                }));
             }
             Lookup::NotFound => self.unseen_sockets = Some(format!("{SOCKET_TABLE} does not exist")),
             Lookup::Unavailable(reason) => self.unseen_sockets = Some(reason),

@@ -45,7 +45,9 @@ fn shims(runtime: &[RuntimeProcess]) -> Shims {
         RuntimeRole::Shim { address, .. } => Some(address.clone()),
         RuntimeRole::Command { .. } => None,
     };
-    runtime.iter().filter_map(address).collect()
+    // Whom others name is not spoken to.
+    let of_root = |process: &&RuntimeProcess| procfs::is_root(process.process.key) == Lookup::Found(true);
+    runtime.iter().filter(of_root).filter_map(address).collect()
 }
 
 async fn containerds(sources: &Sources, shims: &Shims) -> Vec<Check> {
