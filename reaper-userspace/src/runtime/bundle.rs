@@ -110,6 +110,7 @@ pub fn shim_address(state: &Path, key: &ContainerKey) -> Lookup<ShimAddress> {
     in_bundle(state, key, read).and_then(identity)
 }
 
+/// containerd makes the plugin's directory when it starts (`runtime/v2/manager.go:NewTaskManager`).
 fn open_tasks(state: &Path) -> Lookup<Directory> {
     match Directory::open(state) {
         Ok(directory) => lookup(directory.child(TASKS)),
@@ -157,7 +158,15 @@ fn visible(name: &OsStr) -> Option<String> {
 
 /// Reads something of one bundle.
 fn in_bundle<T>(state: &Path, key: &ContainerKey, read: impl FnOnce(&Directory) -> T) -> Lookup<T> {
-    open_tasks(state).and_then(|tasks| {
+    let tasks = match open_tasks(state) {
+        // Whoever asks about a container knows that there is one: this is not where its containerd keeps bundles.
+        Lookup::NotFound => {
+            let state = shown(state);
+            Lookup::Unavailable(format!("{state} has no {TASKS}: is --containerd-state right?"))
+        }
+        answer @ (Lookup::Found(_) | Lookup::Unavailable(_)) => answer,
+    };
+    tasks.and_then(|tasks| {
         let namespace = tasks.child(key.namespace.as_str());
         lookup(namespace.and_then(|namespace| steady(&namespace, &key.id, read)))
     })
@@ -362,7 +371,10 @@ mod tests {
     fn absence_needs_a_state_directory_that_exists() {
         assert_eq!(State::new().one(), Lookup::NotFound);
         let empty = tempfile::tempdir().unwrap();
-        assert_eq!(one(empty.path(), &key("id")), Lookup::NotFound);
+        let wrong = one(empty.path(), &key("id"));
+        assert!(wrong.unavailable().is_some_and(|why| why.contains("--containerd-state")), "{wrong:?}");
+        assert!(options(empty.path(), &key("id")).unavailable().is_some());
+        assert_eq!(list(empty.path()), Lookup::NotFound, "nothing ran yet");
         let missing = empty.path().join("none");
         assert!(one(&missing, &key("id")).unavailable().is_some_and(|why| why.contains("none")));
         assert!(list(&missing).unavailable().is_some());
