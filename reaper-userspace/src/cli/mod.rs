@@ -15,6 +15,7 @@ mod scan;
 mod version;
 
 use clap::{Parser, Subcommand};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 pub use exit::Status;
 
@@ -70,6 +71,7 @@ enum Command {
 pub fn main(cli: Cli) -> anyhow::Result<Status> {
     let daemon = matches!(cli.command, Command::Run(_));
     output::start_logging(cli.log_format, cli.verbose, daemon);
+    raise_open_files();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         match cli.command {
@@ -83,4 +85,25 @@ pub fn main(cli: Cli) -> anyhow::Result<Status> {
             Command::Version(args) => version::run(&args),
         }
     })
+}
+
+/// Each cgroup that is held takes a descriptor, and the usual soft limit of 1,024 is for programs that use `select`.
+/// Where it cannot be raised the node is looked at with what there is.
+fn raise_open_files() {
+    let limit = getrlimit(Resource::Nofile);
+    if let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }) {
+        tracing::debug!(%error, "the limit of open files stays");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_soft_limit_of_open_files_is_raised_to_the_hard_one() {
+        raise_open_files();
+        let limit = getrlimit(Resource::Nofile);
+        assert_eq!(limit.current, limit.maximum);
+    }
 }
