@@ -2,6 +2,7 @@
 //! that must not be killed.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 
 use super::scene::Scene;
 use crate::fact::{CgroupTree, ProcessFact, RuntimeProcess, RuntimeRole};
@@ -9,7 +10,7 @@ use crate::ident::{ContainerKey, Lookup, ProcessKey, Tgid};
 use crate::procfs;
 
 /// Programs of which none must ever be killed, by the name of their executable.
-const NEVER: [&str; 3] = ["kubelet", "dockerd", "containerd"];
+const NEVER: [&str; 7] = ["kubelet", "dockerd", "containerd", "k3s", "rke2", "k0s", "kubelite"];
 
 #[derive(Debug)]
 pub(super) struct Relatives {
@@ -64,7 +65,6 @@ fn lineage(members: &[ProcessFact], adopters: &BTreeSet<ProcessKey>, read: procf
 }
 
 fn must_live(member: &ProcessFact, scene: &Scene) -> bool {
-    let program = member.exe.as_ref().and_then(|exe| exe.file_name()).map(|name| name.to_string_lossy());
     let serves =
         |key| scene.servers.iter().any(|server| server.fact.found().is_some_and(|s| s.process == key));
     member.key.tgid == Tgid::INIT
@@ -72,7 +72,14 @@ fn must_live(member: &ProcessFact, scene: &Scene) -> bool {
         || member.kernel_thread
         || serves(member.key)
         || scene.processes.claims_shim(member.key)
-        || program.is_some_and(|name| NEVER.contains(&name.as_ref()) || name.starts_with("containerd-shim"))
+        || member.exe.as_deref().is_some_and(is_never)
+}
+
+/// An upgrade replaces the file of a program that runs on: the kernel then adds a word to its name.
+fn is_never(exe: &Path) -> bool {
+    let name = exe.file_name().unwrap_or_default().to_string_lossy();
+    let name = name.strip_suffix(" (deleted)").unwrap_or(&name);
+    NEVER.contains(&name) || name.starts_with("containerd-shim")
 }
 
 /// Whether this very program runs in one of the trees.
@@ -146,6 +153,22 @@ mod tests {
         let adopted = process(50, 7, "sleep 9");
         assert_eq!(above(&adopted, &[init(), service_manager.clone()], &[1, 7]), (vec![], vec![]));
         assert_eq!(above(&adopted, &[init(), service_manager], &[]), (vec![], vec![7]));
+    }
+
+    #[test]
+    fn a_node_agent_is_known_by_its_file_even_after_an_upgrade() {
+        for exe in [
+            "/usr/bin/kubelet",
+            "/usr/bin/containerd (deleted)",
+            "/x/k3s",
+            "/snap/kubelite",
+            "/x/containerd-shim-y",
+        ] {
+            assert!(is_never(Path::new(exe)), "{exe}");
+        }
+        for exe in ["/usr/bin/sleep", "/kubelet/x", "/"] {
+            assert!(!is_never(Path::new(exe)), "{exe}");
+        }
     }
 
     #[test]
