@@ -1,6 +1,6 @@
 //! Whether two looks saw the same thing.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
@@ -38,26 +38,56 @@ impl Identity {
         self.cgroup == earlier.cgroup
             && self.roots.is_subset(&earlier.roots)
             && self.servers == earlier.servers
-            && now.processes.iter().all(|process| descends(process, &now.processes, &earlier.members))
+            && descend(&now.processes, &earlier.members)
     }
 }
 
-/// Follows parents within the present members until one was seen before.
-fn descends(process: &ProcessFact, present: &[ProcessFact], earlier: &BTreeSet<ProcessKey>) -> bool {
-    let mut current = process;
-    // A chain cannot be longer than the number of members; a loop would be a torn read.
-    for _ in 0..=present.len() {
-        if earlier.contains(&current.key) {
-            return true;
+/// Whether every present member was seen before or leads, by parents within the present members, to one that was.
+fn descend(present: &[ProcessFact], earlier: &BTreeSet<ProcessKey>) -> bool {
+    let by_number: BTreeMap<Tgid, &ProcessFact> =
+        present.iter().map(|process| (process.key.tgid, process)).collect();
+    let mut known = earlier.clone();
+    present.iter().all(|process| {
+        let (mut line, mut next) = (BTreeSet::new(), Some(process));
+        while let Some(current) = next {
+            if known.contains(&current.key) {
+                // Nobody's line is followed twice.
+                known.extend(line);
+                return true;
+            }
+            // A loop would be a torn read.
+            if !line.insert(current.key) {
+                return false;
+            }
+            next = current.parent.and_then(|parent| by_number.get(&parent).copied());
         }
-        match current.parent.and_then(|parent| with_tgid(present, parent)) {
-            Some(parent) => current = parent,
-            None => return false,
-        }
-    }
-    false
+        false
+    })
 }
 
-fn with_tgid(present: &[ProcessFact], tgid: Tgid) -> Option<&ProcessFact> {
-    present.iter().find(|process| process.key.tgid == tgid)
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fact::sample;
+
+    fn process(tgid: i64, parent: i64) -> ProcessFact {
+        ProcessFact { key: sample::key(tgid, 1), parent: Tgid::new(parent), ..sample::workload() }
+    }
+
+    /// Takes minutes where each member's line is followed to its end.
+    #[test]
+    fn a_long_line_of_forks_descends_and_is_followed_once() {
+        let line: Vec<ProcessFact> = (10..20_010).map(|tgid| process(tgid, tgid - 1)).collect();
+        let eldest = BTreeSet::from([line[0].key]);
+        assert!(descend(&line, &eldest));
+        assert!(!descend(&line, &BTreeSet::new()));
+    }
+
+    #[test]
+    fn who_was_adopted_from_elsewhere_or_is_its_own_ancestor_descends_from_none() {
+        let earlier = BTreeSet::from([process(10, 1).key]);
+        assert!(!descend(&[process(10, 1), process(11, 1)], &earlier));
+        assert!(!descend(&[process(11, 12), process(12, 11)], &earlier));
+        assert!(descend(&[], &earlier));
+    }
 }
