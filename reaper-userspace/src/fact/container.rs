@@ -83,7 +83,7 @@ pub struct Sighting {
     pub protected_members: Vec<ProcessFact>,
     /// The cgroup's tree holds the cgroup that this very program runs in.
     pub holds_self: Lookup<bool>,
-    /// The cgroup of another known container that encloses this one.
+    /// Another known container (by bundle, record or earlier sight) whose cgroup is this one, or above or below it.
     pub enclosed_by: Option<ContainerKey>,
     /// Mounts at or below the bundle's rootfs, outermost first.
     pub mounts: Lookup<Vec<MountFact>>,

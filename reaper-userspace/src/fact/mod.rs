@@ -15,5 +15,5 @@ pub use container::{Provenance, Seen, Sighting};
 pub use process::{FileId, ProcessFact, ProcessState, RuntimeProcess, RuntimeRole};
 pub use runtime::{
     BundleFact, ContainerRecord, CreateProgress, EndedCommand, Invocation, MountFact, Ownership, ProcessEnd,
-    RuncState, RuntimeAnswer, ServerFact, ShimAnswer, TaskStatus,
+    RuncState, RuntimeAnswer, RuntimeChoice, ServerFact, ShimAnswer, TaskStatus,
 };

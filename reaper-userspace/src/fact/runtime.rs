@@ -51,6 +51,17 @@ pub struct ContainerRecord {
     pub cgroup: Lookup<CgroupPath>,
     /// Id of the group (pod sandbox) whose shim serves it; its own id where there is no group.
     pub group: ContainerId,
+    /// What its shim was told about the runtime; `NotFound` if nothing, so that it uses its defaults.
+    pub runtime: Lookup<RuntimeChoice>,
+}
+
+/// Where a container's runtime is and keeps its state, as far as its options say.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RuntimeChoice {
+    /// The runtime's binary, if it is not the shim's default.
+    pub binary: Option<String>,
+    /// The runtime's state directory without the namespace, if it is not the shim's default.
+    pub root: Option<PathBuf>,
 }
 
 /// How far `runc create` came, read from which files the bundle has (`init.pid` is written last).

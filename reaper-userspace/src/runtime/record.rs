@@ -3,6 +3,8 @@
 //! Pure. A record outlives its bundle: after a failed create containerd 1.6 removes the bundle, and the record's
 //! spec is what still names the cgroup. The cgroup driver comes from the record's runtime options.
 
+use std::path::PathBuf;
+
 use containerd_client::services::v1::Container;
 use containerd_client::services::v1::container::Runtime;
 use containerd_shim_protos::protobuf::{self, Message as _};
@@ -11,7 +13,7 @@ use containerd_shim_protos::shim::oci::Options;
 use super::cgroups_path::{CgroupsPathError, Driver};
 use super::reason;
 use super::spec::{Spec, SpecError};
-use crate::fact::ContainerRecord;
+use crate::fact::{ContainerRecord, RuntimeChoice};
 use crate::ident::{CgroupPath, ContainerId, ContainerKey, Lookup, NameError, Namespace};
 
 /// Message name of runc's options (`api/types/runc/options/oci.proto`).
@@ -38,7 +40,12 @@ pub(super) fn reduce(container: &Container, namespace: &Namespace) -> Result<Con
         Ok(None) => (Lookup::NotFound, key.id.clone()),
         Err(error) => (Lookup::Unavailable(format!("record of {key}: {}", reason(&error))), key.id.clone()),
     };
-    Ok(ContainerRecord { key, cgroup, group })
+    let runtime = match options(container.runtime.as_ref()) {
+        Ok(Some(options)) => Lookup::Found(choice(&options)),
+        Ok(None) => Lookup::NotFound,
+        Err(error) => Lookup::Unavailable(format!("record of {key}: {}", reason(&error))),
+    };
+    Ok(ContainerRecord { key, cgroup, group, runtime })
 }
 
 /// `None` if the record has no spec at all.
@@ -52,15 +59,22 @@ fn read(container: &Container, own: &ContainerId) -> Result<Option<(CgroupPath, 
 
 /// Without options the shim runs with its defaults, which are runc and cgroupfs.
 fn driver(runtime: Option<&Runtime>) -> Result<Driver, RecordError> {
-    let Some(options) = runtime.and_then(|runtime| runtime.options.as_ref()) else {
-        return Ok(Driver::Cgroupfs);
-    };
+    let options = options(runtime)?;
+    Ok(options.map_or(Driver::Cgroupfs, |options| Driver::of(options.systemd_cgroup, &options.binary_name)))
+}
+
+fn choice(options: &Options) -> RuntimeChoice {
+    let told = |word: &String| (!word.is_empty()).then(|| word.clone());
+    RuntimeChoice { binary: told(&options.binary_name), root: told(&options.root).map(PathBuf::from) }
+}
+
+fn options(runtime: Option<&Runtime>) -> Result<Option<Options>, RecordError> {
+    let Some(options) = runtime.and_then(|runtime| runtime.options.as_ref()) else { return Ok(None) };
     // typeurl writes the bare name, others a URL that ends in it.
     if options.type_url.rsplit('/').next() != Some(RUNC_OPTIONS) {
         return Err(RecordError::Runtime(options.type_url.clone()));
     }
-    let options = Options::parse_from_bytes(&options.value).map_err(RecordError::Options)?;
-    Ok(Driver::of(options.systemd_cgroup, &options.binary_name))
+    Options::parse_from_bytes(&options.value).map(Some).map_err(RecordError::Options)
 }
 
 #[cfg(test)]
@@ -103,6 +117,17 @@ mod tests {
         assert_eq!(cgroup(SYSTEMD, Some((RUNC_OPTIONS, &crun))), scope);
         assert_eq!(cgroup(r#"{"linux":{"cgroupsPath":"/ns/id"}}"#, None), Lookup::Found("/ns/id".to_owned()));
         assert!(cgroup(SYSTEMD, None).unavailable().is_some());
+    }
+
+    #[test]
+    fn the_runtimes_binary_and_root_come_from_the_runtime_options() {
+        let spec = r#"{"linux":{"cgroupsPath":"/ns/id"}}"#;
+        let value = [&[0x32, 4], &b"crun"[..], &[0x3a, 2], &b"/r"[..]].concat();
+        let told = RuntimeChoice { binary: Some("crun".to_owned()), root: Some(PathBuf::from("/r")) };
+        assert_eq!(reduced(&container(spec, Some((RUNC_OPTIONS, &value)))).runtime, Lookup::Found(told));
+        assert_eq!(reduced(&container(spec, None)).runtime, Lookup::NotFound);
+        let other = reduced(&container(spec, Some(("x", &value)))).runtime;
+        assert!(other.unavailable().is_some(), "{other:?}");
     }
 
     #[test]

@@ -15,7 +15,7 @@ use serde::Deserialize;
 use super::about;
 use super::directory::{Directory, lookup};
 use crate::fact::RuncState;
-use crate::ident::{ContainerKey, Lookup, ProcessKey, StartTicks, Tgid};
+use crate::ident::{ContainerKey, Lookup, Namespace, ProcessKey, StartTicks, Tgid};
 
 /// runc's state embeds the container's configuration, which is about as large as its spec.
 const LIMIT: u64 = 16 << 20;
@@ -58,6 +58,11 @@ pub fn state(roots: &[PathBuf], key: &ContainerKey, alive: Alive<'_>) -> Lookup<
     answer
 }
 
+/// Whether one of the roots has held containers of this namespace: a runtime makes the directory for the first one.
+pub fn serves(roots: &[PathBuf], namespace: &Namespace) -> bool {
+    roots.iter().any(|root| Directory::open(root).and_then(|root| root.child(namespace.as_str())).is_ok())
+}
+
 fn below(root: &Path, key: &ContainerKey, alive: Alive<'_>) -> Lookup<RuncState> {
     let directory = Directory::open(root)
         .and_then(|root| root.child(key.namespace.as_str()))
@@ -98,7 +103,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::ident::{ContainerId, Namespace};
+    use crate::ident::ContainerId;
 
     fn key() -> ContainerKey {
         ContainerKey {
@@ -156,6 +161,8 @@ mod tests {
             assert_eq!(ask(&[root(files).path()]), Lookup::NotFound);
         }
         assert_eq!(ask(&[Path::new("/nonexistent")]), Lookup::NotFound);
+        let served = |root: &Path| serves(&[root.to_path_buf()], &key().namespace);
+        assert!(served(root(&[]).path()) && !served(Path::new("/nonexistent")));
     }
 
     #[test]

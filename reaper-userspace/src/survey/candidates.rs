@@ -54,11 +54,36 @@ fn of_memory(seen: &Seen) -> Candidate {
     }
 }
 
-/// The other container whose cgroup strictly encloses this one.
+/// Another container whose cgroup is this one, or above or below it.
 pub(super) fn enclosing<'a>(candidate: &Candidate, all: &'a [Candidate]) -> Option<&'a Candidate> {
     all.iter().find(|other| {
         other.container != candidate.container
-            && other.cgroup != candidate.cgroup
-            && other.cgroup.contains(&candidate.cgroup)
+            && (other.cgroup.contains(&candidate.cgroup) || candidate.cgroup.contains(&other.cgroup))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ident::Namespace;
+
+    fn candidate(id: &str, cgroup: &str) -> Candidate {
+        let container = ContainerKey {
+            namespace: Namespace::try_from("ns").unwrap(),
+            id: ContainerId::try_from(id).unwrap(),
+        };
+        let cgroup = CgroupPath::try_from(cgroup).unwrap();
+        Candidate { container, cgroup, provenance: Provenance::Seen { cgroups: vec![] }, group: None }
+    }
+
+    #[test]
+    fn another_container_at_above_or_below_is_found_and_a_neighbour_is_not() {
+        let own = candidate("own", "/a/b");
+        for (other, found) in
+            [("/a/b", true), ("/a", true), ("/a/b/c", true), ("/a/c", false), ("/a/bc", false)]
+        {
+            let all = [own.clone(), candidate("other", other)];
+            assert_eq!(enclosing(&own, &all).is_some(), found, "{other}");
+        }
+    }
 }

@@ -2,6 +2,9 @@
 
 use std::path::PathBuf;
 
+use futures_util::StreamExt as _;
+use futures_util::stream;
+
 use super::candidates::{Candidate, enclosing};
 use super::scene::{Scene, Server, Shim, Sources};
 use super::{binaries, relatives};
@@ -13,6 +16,9 @@ use crate::fact::{
 use crate::ident::{ContainerKey, Lookup, ProcessKey};
 use crate::runtime::{bundle, runc, shim};
 use crate::{mounts, procfs};
+
+/// How many shims are asked at the same time about one container.
+const SHIMS_AT_ONCE: usize = 8;
 
 /// Whom it is about, and what is known of the moment.
 #[derive(Debug)]
@@ -32,6 +38,7 @@ pub(super) async fn examine(question: &Question<'_>) -> Option<Sighting> {
         return None;
     }
     unreadable.extend(scene.blind().cloned());
+    unreadable.extend(unplaced(question));
     // Seen from inside a namespace, an empty list of members proves nothing.
     unreadable.extend(question.layout.warnings().iter().map(ToString::to_string));
     let container = &candidate.container;
@@ -40,14 +47,15 @@ pub(super) async fn examine(question: &Question<'_>) -> Option<Sighting> {
     let inits = runtime_inits(question, &processes);
     let relatives = relatives::of(container, &processes, scene);
     unreadable.extend(relatives.lineage.unknown);
+    let runtimes = ask_servers(question).await;
     Some(Sighting {
         container: container.clone(),
         provenance: candidate.provenance.clone(),
         cgroup: candidate.cgroup.clone(),
         mounts: rootfs_mounts(&bundle, scene),
         runc_state: runc_state(question, &bundle),
-        runtimes: ask_servers(question).await,
-        shims: ask_shims(question).await,
+        shims: ask_shims(question, is_recorded(&runtimes)).await,
+        runtimes,
         in_flight: relatives.in_flight,
         supervisors: relatives.lineage.supervisors,
         owners: relatives.lineage.owners,
@@ -61,6 +69,17 @@ pub(super) async fn examine(question: &Question<'_>) -> Option<Sighting> {
         processes,
         bundle,
     })
+}
+
+/// Other bundles of the namespace of which neither they nor their records tell the cgroup: it could be this one.
+fn unplaced(question: &Question<'_>) -> Vec<String> {
+    let Question { candidate, all, scene, .. } = question;
+    let others = scene.bundles.iter().filter(|bundle| {
+        bundle.key != candidate.container
+            && bundle.key.namespace == candidate.container.namespace
+            && !all.iter().any(|placed| placed.container == bundle.key)
+    });
+    others.filter_map(|bundle| bundle.cgroup.unavailable().cloned()).collect()
 }
 
 fn read_trees(question: &Question<'_>) -> (Vec<CgroupTree>, Vec<String>) {
@@ -109,6 +128,10 @@ fn runtime_inits(question: &Question<'_>, members: &[ProcessFact]) -> Vec<Proces
             known.extend(options.binary().into_iter().flat_map(binaries::named));
         }
     }
+    for record in question.scene.records_of(&question.candidate.container) {
+        let binary = record.runtime.found().and_then(|options| options.binary.as_deref());
+        known.extend(binary.into_iter().flat_map(binaries::named));
+    }
     members.iter().filter(|member| binaries::is_init(member, &known)).map(|member| member.key).collect()
 }
 
@@ -124,19 +147,39 @@ fn find_bundle(sources: &Sources, container: &ContainerKey) -> Lookup<BundleFact
     answer
 }
 
-/// The roots that we know, and the one that the container's own options name.
+/// The roots that we know, and those that the container's own options name, in its bundle or in its record.
 fn runc_state(question: &Question<'_>, bundle: &Lookup<BundleFact>) -> Lookup<crate::fact::RuncState> {
+    let Candidate { container, .. } = question.candidate;
     let mut roots: Vec<PathBuf> = question.sources.runc_roots.clone();
+    let mut told = false;
     if bundle.found().is_some() {
         for state in &question.sources.containerd_states {
-            match bundle::options(state, &question.candidate.container) {
-                Lookup::Found(options) => roots.extend(options.root().map(ToOwned::to_owned)),
+            match bundle::options(state, container) {
+                Lookup::Found(options) => {
+                    told = true;
+                    roots.extend(options.root().map(ToOwned::to_owned));
+                }
                 Lookup::NotFound => {}
                 Lookup::Unavailable(reason) => return Lookup::Unavailable(reason),
             }
         }
     }
-    runc::state(&roots, &question.candidate.container, &procfs::alive)
+    for record in question.scene.records_of(container) {
+        match &record.runtime {
+            Lookup::Found(options) => {
+                told = true;
+                roots.extend(options.root.clone());
+            }
+            Lookup::NotFound => {}
+            Lookup::Unavailable(reason) => return Lookup::Unavailable(reason.clone()),
+        }
+    }
+    match runc::state(&roots, container, &procfs::alive) {
+        Lookup::NotFound if !told && !runc::serves(&roots, &container.namespace) => Lookup::Unavailable(
+            format!("no state directory of a runtime holds {}: is --runc-root right?", container.namespace),
+        ),
+        answer @ (Lookup::Found(_) | Lookup::NotFound | Lookup::Unavailable(_)) => answer,
+    }
 }
 
 /// Mounts as containerd's mount namespace has them, or PID 1's where no containerd of ours answers.
@@ -150,6 +193,10 @@ fn rootfs_mounts(bundle: &Lookup<BundleFact>, scene: &Scene) -> Lookup<Vec<Mount
             Lookup::Unavailable("no containerd of ours tells which mount namespace to look in".to_owned())
         }
     }
+}
+
+fn is_recorded(runtimes: &[RuntimeAnswer]) -> bool {
+    runtimes.iter().any(|runtime| runtime.ownership == Ownership::Ours && runtime.record.found().is_some())
 }
 
 async fn ask_servers(question: &Question<'_>) -> Vec<RuntimeAnswer> {
@@ -207,6 +254,13 @@ fn silent(server: &Server, reason: &str) -> RuntimeAnswer {
 
 fn overlapping(server: &Server, question: &Question<'_>) -> Lookup<Vec<ContainerKey>> {
     let Candidate { container, cgroup, .. } = question.candidate;
+    let unknown = server.records.found().into_iter().flatten().find_map(|record| {
+        let other = record.key != *container && record.key.namespace == container.namespace;
+        record.cgroup.unavailable().filter(|_| other)
+    });
+    if let Some(reason) = unknown {
+        return Lookup::Unavailable(reason.clone());
+    }
     server.records.as_ref().map(|records| {
         records
             .iter()
@@ -219,32 +273,44 @@ fn overlapping(server: &Server, question: &Question<'_>) -> Lookup<Vec<Container
     })
 }
 
-/// The shim of the container's group; every shim of the namespace where the group is not known.
-async fn ask_shims(question: &Question<'_>) -> Vec<ShimAnswer> {
+/// The shims that may know the container: that of its group, or every shim of the namespace where no group is known,
+/// and where no containerd of ours has a record. Without one, containerd's list of tasks is all there is to ask, and it
+/// leaves out every task whose shim does not answer (`services/tasks/local.go:List`).
+async fn ask_shims(question: &Question<'_>, recorded: bool) -> Vec<ShimAnswer> {
     let Candidate { container, group, .. } = question.candidate;
+    let group = group.as_ref().filter(|_| recorded);
     let concerns = |shim: &Shim<'_>| {
         *shim.namespace == container.namespace
-            && group.as_ref().is_none_or(|group| shim.id == group || *shim.id == container.id)
+            && group.is_none_or(|group| shim.id == group || *shim.id == container.id)
     };
-    let mut answers = vec![];
-    for live in question.scene.live_shims().filter(concerns) {
-        let twins = question.scene.live_shims().filter(|other| {
-            (other.namespace, other.id, other.address) == (live.namespace, live.id, live.address)
-        });
-        let task = if twins.count() > 1 {
-            Lookup::Unavailable(format!("two shims serve {} at one socket", live.id))
-        } else {
-            shim::task(&shim::socket_path(live.address, live.namespace, live.id), container).await
-        };
-        answers.push(ShimAnswer {
-            process: live.process.key,
-            containerd: live.address.to_owned(),
-            ownership: question
-                .scene
-                .server_of(&live)
-                .map_or(Ownership::Foreign, |server| server.client.ownership()),
-            task,
-        });
+    let sockets = sockets(question.scene);
+    let asked = question.scene.live_shims().filter(concerns).map(|live| ask_shim(live, &sockets, question));
+    stream::iter(asked).buffered(SHIMS_AT_ONCE).collect().await
+}
+
+async fn ask_shim(live: Shim<'_>, sockets: &[PathBuf], question: &Question<'_>) -> ShimAnswer {
+    let socket = socket_of(&live);
+    let task = if sockets.iter().filter(|other| **other == socket).count() > 1 {
+        Lookup::Unavailable(format!("two shims serve {} at one socket", live.id))
+    } else {
+        shim::task(&socket, &question.candidate.container).await
+    };
+    ShimAnswer {
+        process: live.process.key,
+        containerd: live.address.to_owned(),
+        ownership: question
+            .scene
+            .server_of(&live)
+            .map_or(Ownership::Foreign, |server| server.client.ownership()),
+        task,
     }
-    answers
+}
+
+/// However an address is spelled, it is the socket that two shims cannot both have.
+fn sockets(scene: &Scene) -> Vec<PathBuf> {
+    scene.live_shims().map(|shim| socket_of(&shim)).collect()
+}
+
+fn socket_of(shim: &Shim<'_>) -> PathBuf {
+    shim::socket_path(shim.address, shim.namespace, shim.id)
 }

@@ -271,6 +271,13 @@ impl Scene {
         })
     }
 
+    /// What our containerds have on record of a container.
+    pub(super) fn records_of(&self, container: &ContainerKey) -> impl Iterator<Item = &ContainerRecord> {
+        let ours = self.servers.iter().filter(|server| server.is_ours());
+        let records = ours.filter_map(|server| server.records.found()).flatten();
+        records.filter(move |record| record.key == *container)
+    }
+
     /// The containerd that a shim was started by, if it was found.
     pub(super) fn server_of(&self, shim: &Shim<'_>) -> Option<&Server> {
         self.servers.iter().find(|server| discover::same_socket(server.client.address(), shim.address))

@@ -263,7 +263,7 @@ fn foreign(case: &Case<'_>) -> Vec<String> {
         reasons.push(format!("{} belongs to another manager", component.to_string_lossy().escape_debug()));
     }
     if let Some(outer) = &sighting.enclosed_by {
-        reasons.push(format!("it lies inside container {outer}"));
+        reasons.push(format!("it is, encloses or lies inside the cgroup of container {outer}"));
     }
     for runtime in &sighting.runtimes {
         if runtime.ownership == Ownership::Foreign && runtime.record.found().is_some() {

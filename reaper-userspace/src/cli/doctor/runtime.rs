@@ -33,7 +33,10 @@ struct Answer {
 pub(super) async fn all(sources: &Sources) -> Vec<Check> {
     // Without a list of processes the check of that name says so.
     let processes: Vec<ProcessFact> = procfs::all().unwrap_or_default();
-    let shims = shims(&procfs::runtime_processes(&processes));
+    // Whom others name is not spoken to.
+    let mut runtime = procfs::runtime_processes(&processes);
+    runtime.retain(|claim| procfs::is_root(claim.process.key) == Lookup::Found(true));
+    let shims = shims(&runtime);
     let mut checks = containerds(sources, &shims).await;
     checks.extend(sources.containerd_states.iter().map(|state| bundles(state, shims.len())));
     checks.extend(sources.runc_roots.iter().map(|root| runc_root(root, shims.len())));
@@ -45,9 +48,7 @@ fn shims(runtime: &[RuntimeProcess]) -> Shims {
         RuntimeRole::Shim { address, .. } => Some(address.clone()),
         RuntimeRole::Command { .. } => None,
     };
-    // Whom others name is not spoken to.
-    let of_root = |process: &&RuntimeProcess| procfs::is_root(process.process.key) == Lookup::Found(true);
-    runtime.iter().filter(of_root).filter_map(address).collect()
+    runtime.iter().filter_map(address).collect()
 }
 
 async fn containerds(sources: &Sources, shims: &Shims) -> Vec<Check> {
