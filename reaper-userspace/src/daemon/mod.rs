@@ -16,6 +16,7 @@ mod judge;
 mod lock;
 pub mod memory;
 mod records;
+pub mod recovery;
 mod report;
 mod schedule;
 pub mod service;

@@ -10,9 +10,8 @@ use super::engine::{Engine, Judged, Round};
 use super::hints::Hints;
 use super::report::{self, States};
 use super::service::Settings;
-use super::{clock, journal, records};
-use crate::audit::{After, AuditError, Journal, Node, OpenIntent, Outcome, RecoveredBody, Triggered};
-use crate::cgroupfs::{Layout, Reopened};
+use super::{clock, journal, records, recovery};
+use crate::audit::{AuditError, Journal, Node, Outcome, Triggered};
 use crate::ident::ContainerKey;
 use crate::kernel::chain;
 use crate::leak::{Guard, LeakKind, LeakState};
@@ -117,16 +116,8 @@ impl Reaping {
         let node = Node { boot: engine.boot().to_owned(), name: settings.node.clone() };
         let (mut journal, open) = journal::open(&settings.audit_log, node)?;
         journal.daemon_start(clock::stamp(), records::tool(engine.policy()))?;
-        let layout = engine.layout();
-        for intent in open {
-            let after = what_is_left(&intent, engine.boot(), &layout);
-            tracing::warn!(
-                leak = intent.leak,
-                txn = intent.txn,
-                ?after,
-                "closing an act that was interrupted"
-            );
-            journal.recovered(clock::stamp(), intent, RecoveredBody { after })?;
+        let closed = recovery::close(&mut journal, open, engine.boot(), &engine.layout())?;
+        for _ in 0..closed {
             self.metrics.audit.records.inc(RecordType::ReapRecovered);
         }
         self.metrics.audit.records.inc(RecordType::DaemonStart);
@@ -370,26 +361,4 @@ impl Reaping {
             tracing::warn!("{}", audit_down(&error).detail);
         }
     }
-}
-
-/// What is left of an act that was interrupted. The next rounds judge it anew and finish it.
-fn what_is_left(intent: &OpenIntent, boot: &str, layout: &Layout) -> After {
-    if intent.boot != boot {
-        return After::Gone;
-    }
-    let mut left = vec![];
-    for cgroup in &intent.body.target.cgroup_ids {
-        let Ok(path) = crate::ident::CgroupPath::try_from(intent.body.target.path.as_str()) else {
-            return After::Unknown { reason: "the path in the intent is no cgroup path".to_owned() };
-        };
-        let Some(mount) = layout.hierarchy(cgroup.hierarchy) else {
-            return After::Unknown { reason: format!("hierarchy {} is not mounted", cgroup.hierarchy.0) };
-        };
-        match mount.reopen(&path, *cgroup) {
-            Reopened::Same(_) => left.push(format!("{}:{path}", mount.name())),
-            Reopened::Gone | Reopened::OtherCgroup(_) => {}
-            Reopened::Unavailable(reason) => return After::Unknown { reason },
-        }
-    }
-    if left.is_empty() { After::Gone } else { After::Remains { what: left.join(", ") } }
 }

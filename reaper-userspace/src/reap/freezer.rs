@@ -108,10 +108,11 @@ fn thaw_tree(root: &CgroupDir) {
     thaw(root);
 }
 
-fn thaw(dir: &CgroupDir) {
+/// Takes back a freeze of exactly this cgroup, if there is one.
+pub fn thaw(dir: &CgroupDir) {
     match dir.thaw() {
         Ok(()) => {}
-        Err(error) if error.is_gone() => {}
+        Err(error) if error.is_gone() || error.is_unsupported() => {}
         Err(error) => tracing::warn!(cgroup = %dir.path(), %error, "cannot thaw"),
     }
 }

@@ -23,6 +23,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+pub use freezer::thaw;
 pub use outcome::{Remaining, Report, StepReport};
 
 use self::hook::Point;

@@ -3,7 +3,8 @@
 //! `cargo xtask test adversary --rounds N --seed S`. Each round makes a leak by hand, proves it with the product's own
 //! verdict, and reaps it; at drawn places of the protocol (`reap::hook`) it is disturbed. After each round every
 //! process that was not part of the leak must live, and the leak must be gone or named. A round is drawn from seed and
-//! number alone, so a failure prints the command that plays it again.
+//! number alone, so a failure prints the command that plays it again. With `--crash` (`cargo xtask test crash`) the act
+//! dies at each of the places instead, and the next start has to make the best of it.
 //!
 //! Each worker lives in a PID namespace and a mount namespace of its own: numbers can be reused at will, and nothing
 //! outlives it.
@@ -14,6 +15,7 @@
     reason = "makes, disturbs and ends what is its own, reads the clock, and counts"
 )]
 
+mod crash;
 mod options;
 mod process;
 mod random;
@@ -45,8 +47,9 @@ fn main() -> Result<ExitCode> {
 fn conduct(options: &Options) -> Result<ExitCode> {
     println!("adversary: seed {}, {} workers", options.seed, options.workers);
     let start = Instant::now();
-    let workers: Vec<Child> =
-        (0..options.workers).map(|number| spawn(options, number)).collect::<Result<_>>()?;
+    // A crash is no matter of chance: one worker plays them all.
+    let crew = if options.crash { 1 } else { options.workers };
+    let workers: Vec<Child> = (0..crew).map(|number| spawn(options, number)).collect::<Result<_>>()?;
     let mut total = Tally::default();
     let mut broken = 0_u32;
     for worker in workers {
@@ -54,7 +57,11 @@ fn conduct(options: &Options) -> Result<ExitCode> {
         broken += u32::from(!success);
         total.add(tally);
     }
-    print!("{}", total.page(start.elapsed()));
+    if options.crash {
+        println!("{} acts killed at a step, each closed with what was left, and finished", total.rounds);
+    } else {
+        print!("{}", total.page(start.elapsed()));
+    }
     for failure in &total.failures {
         println!("FAILED {failure}");
         println!("  play it again: cargo xtask test adversary {}", options.replay(failure.round));

@@ -22,19 +22,32 @@ pub(crate) struct Options {
     /// Ends earlier after this many seconds.
     pub(crate) seconds: u64,
     pub(crate) workers: u64,
+    /// Die at every place instead.
+    pub(crate) crash: bool,
 }
 
 // === impl Options ===
 
 impl Options {
     pub(crate) fn parse(words: impl Iterator<Item = String>) -> Result<Self> {
-        let mut options =
-            Self { role: Role::Conductor, seed: 1, first: 0, rounds: u64::MAX, seconds: 10, workers: 2 };
+        let mut options = Self {
+            role: Role::Conductor,
+            seed: 1,
+            first: 0,
+            rounds: u64::MAX,
+            seconds: 10,
+            workers: 2,
+            crash: false,
+        };
         let mut timed = false;
         let mut words = words;
         while let Some(word) = words.next() {
             // Options of the usual test harness mean nothing here.
             if word == "--nocapture" || word.starts_with("--test-threads") {
+                continue;
+            }
+            if word == "--crash" {
+                options.crash = true;
                 continue;
             }
             let Some(value) = words.next().and_then(|value| value.parse::<u64>().ok()) else {
@@ -74,6 +87,7 @@ impl Options {
         ]
         .into_iter()
         .flat_map(|(flag, value)| [flag.to_owned(), value.to_string()])
+        .chain(self.crash.then(|| "--crash".to_owned()))
         .collect()
     }
 

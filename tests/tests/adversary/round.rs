@@ -11,7 +11,7 @@ use reaper_userspace::audit::{
 };
 use reaper_userspace::daemon::clock;
 use reaper_userspace::fact::{
-    CgroupTree, Ownership, ProcessFact, Provenance, RuncState, RuntimeAnswer, ServerFact, Sighting,
+    CgroupTree, Freeze, Ownership, ProcessFact, Provenance, RuncState, RuntimeAnswer, ServerFact, Sighting,
 };
 use reaper_userspace::ident::{
     CgroupPath, ContainerId, ContainerKey, Lookup, Namespace, ProcessKey, StartTicks, Tgid,
@@ -30,6 +30,7 @@ use crate::random::Random;
 use crate::trouble::Trouble;
 use crate::world::World;
 
+pub(crate) const BOOT: &str = "boot";
 /// Shorter than the product's, for the rounds in which something cannot end.
 const BOUND: Duration = Duration::from_millis(100);
 
@@ -121,26 +122,36 @@ fn act(shared: &Shared) -> Result<Report, String> {
 /// An intent that nobody reads: what is recorded is another test's business.
 fn intent(proof: &LeakProof) -> Result<Intent> {
     let directory = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir())?;
-    let node = Node { boot: "boot".to_owned(), name: "node".to_owned() };
-    let (mut journal, _open) = Journal::open(&directory.path().join("audit.jsonl"), node, clock::stamp())?;
-    let body = IntentBody {
+    let (mut journal, _open) = Journal::open(&directory.path().join("audit.jsonl"), node(), clock::stamp())?;
+    let body = intent_body(proof);
+    Ok(journal.intent(clock::stamp(), "leak".to_owned(), body)?)
+}
+
+pub(crate) fn node() -> Node {
+    Node { boot: BOOT.to_owned(), name: "node".to_owned() }
+}
+
+pub(crate) fn intent_body(proof: &LeakProof) -> IntentBody {
+    let sighting = proof.sighting();
+    let mut nodes = sighting.trees.iter().flat_map(|tree| &tree.nodes);
+    let frozen = nodes.any(|node| matches!(node.freeze, Lookup::Found(Freeze::Frozen | Freeze::Freezing)));
+    IntentBody {
         tool: Tool { version: String::new(), config: String::new(), mode: String::new() },
         trigger: Trigger { by: Triggered::Daemon, uid: None, rule: proof.cause() },
         target: Target {
             kind: proof.kind(),
             cgroup_ids: proof.roots().collect(),
-            path: String::new(),
-            container: proof.sighting().container.id.clone(),
-            runtime_ns: proof.sighting().container.namespace.clone(),
+            path: sighting.cgroup.to_string(),
+            container: sighting.container.id.clone(),
+            runtime_ns: sighting.container.namespace.clone(),
         },
         evidence: vec![],
-        before: Before::new(Answer::Unknown, Answer::Unknown, &[]),
-    };
-    Ok(journal.intent(clock::stamp(), "leak".to_owned(), body)?)
+        before: Before::new(Answer::Yes, if frozen { Answer::Yes } else { Answer::No }, &[]),
+    }
 }
 
 /// The product's own verdict on what is there.
-fn prove(world: &World) -> Result<LeakProof, String> {
+pub(crate) fn prove(world: &World) -> Result<LeakProof, String> {
     let sighting = sighting(world)?;
     let policy = Policy { mode: Mode::Enforce, grace: Duration::ZERO, ..Policy::default() };
     let assessment = assess(&sighting, &policy, &Freshness::Fresh);
@@ -198,10 +209,10 @@ fn sighting(world: &World) -> Result<Sighting, String> {
         shims: vec![],
         in_flight: vec![],
         supervisors: vec![],
-        runtime_inits: vec![],
-        protected_members: vec![],
         owners: vec![],
         failed_create: None,
+        runtime_inits: vec![],
+        protected_members: vec![],
         holds_self: Lookup::Found(false),
         enclosed_by: None,
         mounts: Lookup::Found(vec![]),

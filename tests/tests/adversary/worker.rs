@@ -10,10 +10,10 @@ use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
 
 use crate::options::{Options, Role};
-use crate::round;
 use crate::stage::{self, Stage};
 use crate::tally::{Failure, Tally};
 use crate::world::World;
+use crate::{crash, round};
 
 const REPORT: Duration = Duration::from_secs(1);
 
@@ -54,6 +54,10 @@ pub(crate) fn run(options: &Options, number: u64) -> Result<()> {
     ensure!(std::process::id() == 1, "not the first process of a namespace");
     let stages = Stage::all(&root, &base(number, parent))?;
     let mut world = World::new(stages)?;
+    if options.crash {
+        let rounds = crash::all(world)?;
+        return report(&Tally { rounds, ..Tally::default() });
+    }
     let mut tally = Tally::default();
     let (start, mut reported) = (Instant::now(), Instant::now());
     let last = options.first.saturating_add(options.rounds);

@@ -123,12 +123,51 @@ impl World {
         if random.once_in(2) {
             self.others_froze = self.freeze_leak(true);
         }
+        self.note_roots();
+        Ok(())
+    }
+
+    /// A leak of two processes, without a draw.
+    pub(crate) fn set_plain(&mut self, view: usize, frozen: bool) -> Result<()> {
+        self.processes.refill()?;
+        (self.members, self.left, self.guests) = (vec![], vec![], vec![]);
+        (self.view, self.name, self.forkers) = (view, NAMES[0], 0);
+        for (_, dir) in self.dirs() {
+            fs::create_dir(&dir)?;
+            fs::create_dir(dir.join(BELOW))?;
+        }
+        for below in ["", BELOW] {
+            let pid = self.processes.take(Fate::Leaked)?;
+            self.members.push(pid);
+            self.put(pid, below)?;
+        }
+        self.others_froze = frozen && self.freeze_leak(true);
+        self.note_roots();
+        Ok(())
+    }
+
+    fn note_roots(&mut self) {
         self.roots = self
             .dirs()
             .into_iter()
             .filter_map(|(tree, dir)| Some((tree, fs::metadata(dir).ok()?.ino())))
             .collect();
-        Ok(())
+    }
+
+    /// Whether a root of the leak still is where it was.
+    pub(crate) fn is_standing(&self) -> bool {
+        let mut all = self.dirs().into_iter().zip(&self.roots);
+        all.any(|((_, dir), (_, id))| fs::metadata(dir).is_ok_and(|metadata| metadata.ino() == *id))
+    }
+
+    pub(crate) fn is_freeze_requested(&self) -> bool {
+        self.dirs().iter().any(|(tree, dir)| tree.is_freeze_requested(dir))
+    }
+
+    /// Whether no process of the leak is alive.
+    pub(crate) fn is_leak_dead(&mut self) -> bool {
+        let members = self.members.clone();
+        members.into_iter().all(|pid| !self.processes.is_alive(pid))
     }
 
     fn put(&self, pid: i32, below: &str) -> Result<()> {
@@ -183,23 +222,15 @@ impl World {
         }
         let remain: Vec<i32> =
             self.members.clone().into_iter().filter(|pid| self.processes.is_alive(*pid)).collect();
-        let standing = self
-            .dirs()
-            .iter()
-            .zip(&self.roots)
-            .any(|((_, dir), (_, id))| fs::metadata(dir).is_ok_and(|metadata| metadata.ino() == *id));
+        let standing = self.is_standing();
         if reaped && (standing || !remain.is_empty()) {
             failures.push(format!("reaped, and yet there: cgroup {standing}, processes {remain:?}"));
         }
         if !reaped && !named {
             failures.push("not reaped, and no word why".to_owned());
         }
-        if !self.others_froze {
-            for (tree, dir) in self.dirs() {
-                if tree.is_freeze_requested(&dir) {
-                    failures.push(format!("{} is left frozen", dir.display()));
-                }
-            }
+        if !self.others_froze && self.is_freeze_requested() {
+            failures.push("a freezer is left closed".to_owned());
         }
     }
 
@@ -233,6 +264,17 @@ impl World {
                 bail!("the round cannot be cleared");
             }
             std::thread::yield_now();
+        }
+    }
+}
+
+/// What v1 froze does not die, and a PID namespace does not end before its processes.
+impl Drop for World {
+    fn drop(&mut self) {
+        for stage in &self.stages {
+            for tree in &stage.trees {
+                thaw_below(tree, &tree.root.join(&stage.base));
+            }
         }
     }
 }

@@ -6,6 +6,8 @@ use clap::Args as ClapArgs;
 
 use crate::cargo::{cargo, run as run_to_end};
 
+const TEST: &[&str] = &["test", "--locked", "--package", "reaper-tests", "--test", "adversary", "--"];
+
 #[derive(Debug, ClapArgs)]
 pub(super) struct Args {
     /// How many rounds
@@ -26,7 +28,7 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let mut command = cargo(&["test", "--locked", "--package", "reaper-tests", "--test", "adversary", "--"]);
+    let mut command = cargo(TEST);
     let numbers = [
         ("--rounds", Some(args.rounds)),
         ("--first", Some(args.first)),
@@ -40,5 +42,10 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         }
     }
     run_to_end(&mut command)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+pub(super) fn crash() -> anyhow::Result<ExitCode> {
+    run_to_end(cargo(TEST).arg("--crash"))?;
     Ok(ExitCode::SUCCESS)
 }

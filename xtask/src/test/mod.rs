@@ -33,6 +33,8 @@ pub(crate) struct Args {
 enum Only {
     /// Reap real leaks while something is done to the node between any two steps
     Adversary(adversary::Args),
+    /// Die at every step of an act, and look at what the next start makes of it
+    Crash,
 }
 
 /// What has been run so far.
@@ -50,6 +52,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     match &args.only {
         None => everything(args),
         Some(Only::Adversary(args)) => adversary::run(args),
+        Some(Only::Crash) => adversary::crash(),
     }
 }
 

@@ -50,7 +50,10 @@ pub(super) const STAGES: [Stage; 5] = [
     Stage {
         name: "adversary",
         group: Group::Kernel,
-        commands: &[&["--package", "reaper-tests", "--test", "adversary", "--", "--seconds", "60"]],
+        commands: &[
+            &["--package", "reaper-tests", "--test", "adversary", "--", "--seconds", "60"],
+            &["--package", "reaper-tests", "--test", "adversary", "--", "--crash"],
+        ],
     },
     Stage {
         name: "end to end tests",
