@@ -110,6 +110,6 @@ fn a_stranger_that_came_after_the_proof_stops_the_act(leak: &mut Leaked) {
     assert_eq!(report.steps.iter().filter(|step| step.error.is_none()).count(), 0, "no later step is tried");
     let freezer = leak.dir().join("freezer.state");
     if freezer.exists() {
-        assert_eq!(std::fs::read_to_string(freezer).unwrap(), "THAWED\n", "no freezer is left closed");
+        assert_eq!(std::fs::read_to_string(freezer).unwrap(), "FROZEN\n", "it is left as it was found");
     }
 }

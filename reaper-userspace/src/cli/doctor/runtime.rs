@@ -207,10 +207,10 @@ mod tests {
         let state = tempfile::tempdir().unwrap();
         assert_eq!(bundles(state.path(), 0).state(), State::Ok);
         assert_eq!(bundles(state.path(), 1).state(), State::Warning);
-        let missing = Path::new("/nonexistent");
-        assert_eq!(bundles(missing, 0).state(), State::Warning);
-        assert_eq!(runc_root(&missing.to_owned(), 0).state(), State::Ok);
-        assert_eq!(runc_root(&missing.to_owned(), 1).state(), State::Warning);
+        let missing = state.path().join("missing");
+        assert_eq!(bundles(&missing, 0).state(), State::Warning);
+        assert_eq!(runc_root(&missing, 0).state(), State::Ok);
+        assert_eq!(runc_root(&missing, 1).state(), State::Warning);
         assert_eq!(runc_root(&PathBuf::from("/proc/version"), 0).state(), State::Warning);
     }
 }
