@@ -17,7 +17,7 @@ use serde_json::Value;
 /// Long enough for a maker of leaks to look at its work before the daemon ends it.
 const GRACE: Duration = Duration::from_secs(3);
 const CRASHES: [Crash; 3] = [Crash::FrozenCreate, Crash::OrphanedChildren, Crash::ThawedCreate];
-const SOON: Duration = Duration::from_secs(20);
+const SOON: Duration = Duration::from_mins(1);
 
 const fn options(mode: Mode, interval: Duration) -> DaemonOptions {
     DaemonOptions { mode, grace: GRACE, interval }

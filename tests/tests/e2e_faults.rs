@@ -18,7 +18,7 @@ use reaper_userspace::leak::{Cause, LeakKind};
 use rustix::mount::{MountFlags, UnmountFlags};
 use serde_json::Value;
 
-const SOON: Duration = Duration::from_secs(20);
+const SOON: Duration = Duration::from_mins(1);
 const INTERVAL: Duration = Duration::from_millis(300);
 
 fn start(view: CgroupView) -> Result<(Containerd, Reaper)> {

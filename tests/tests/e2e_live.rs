@@ -13,7 +13,7 @@ use reaper_tests::{
 };
 use rustix::process::Signal;
 
-const SOON: Duration = Duration::from_secs(20);
+const SOON: Duration = Duration::from_mins(1);
 
 fn in_parallel(containerd: &Containerd, shapes: &[(&str, Shape)]) -> Result<Vec<Live>> {
     std::thread::scope(|scope| {

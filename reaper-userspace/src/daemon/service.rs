@@ -33,6 +33,8 @@ use crate::time::BootTime;
 
 /// The main loop turns at least this often, or the daemon counts as stuck.
 const HEARTBEAT_LIMIT: Duration = Duration::from_mins(2);
+/// How much longer than the grace a one-shot run may take: a look lasts seconds where a source does not answer.
+const ONCE_PATIENCE: Duration = Duration::from_secs(30);
 /// The main loop wakes up this often at least, so that a long interval is no long silence.
 const LONGEST_SLEEP: Duration = Duration::from_secs(30);
 
@@ -109,21 +111,22 @@ pub async fn run(engine: Engine, settings: Settings) -> anyhow::Result<()> {
 pub async fn once(engine: Engine, settings: Settings) -> anyhow::Result<Tally> {
     let settings = Settings { listen: None, probes: Wanted::Poll, ..settings };
     let mut service = Box::new(Service::start(engine, settings)?);
-    let patience = service.engine.policy().grace.saturating_add(Duration::from_secs(5));
-    let until = clock::boot().after(patience);
+    let until = clock::boot().after(service.engine.policy().grace.saturating_add(ONCE_PATIENCE));
     let look_gap = service.engine.policy().look_gap;
-    loop {
+    let last = loop {
         let (round, acts) = service.round(ResyncTrigger::Startup).await?;
-        // A guard may have stopped an act at its last check: look again before calling the node clean.
+        // What was tried is looked at again before the node is called clean: a guard may have stopped it.
         let acted = (acts > 0).then(|| clock::boot().after(look_gap));
-        let Some(ready) = ready_at(&round).or(acted).filter(|ready| *ready < until) else { break };
+        let Some(ready) = ready_at(&round).or(acted) else { break round };
+        if ready >= until {
+            break service.engine.round(&service.hints.freshness()).await;
+        }
         let wait = ready.since(clock::boot());
         if wait > Duration::from_secs(1) {
             tracing::info!(?wait, "waiting for suspects to become old enough");
         }
         sleep(wait.max(Duration::from_millis(1))).await;
-    }
-    let (last, _) = service.round(ResyncTrigger::Startup).await?;
+    };
     let tally = service.reaping.tally(&last);
     service.stop("once");
     Ok(tally)
@@ -257,8 +260,8 @@ impl Service {
         if trigger == ResyncTrigger::Periodic {
             self.hints.tidy();
         }
-        self.show_health(&round);
         let acted = self.reaping.sweep(&mut self.engine, &self.hints, &round, hinted).await;
+        self.show_health(&round);
         report::count_round(&self.metrics, &round, self.reaping.states());
         self.schedule.looked(round.at, clock::boot(), ready_at(&round));
         if acted > 0 {

@@ -24,7 +24,7 @@ const SOCKET_TABLE: &str = "/proc/1/net/unix";
 /// How many foreign containerds are asked. Anybody can listen on a socket that is named like one.
 const FOREIGN_LIMIT: usize = 16;
 /// For all questions to one of them that are not about a single container.
-const FOREIGN_DEADLINE: Duration = Duration::from_secs(5);
+const FOREIGN_DEADLINE: Duration = Duration::from_secs(1);
 
 /// Where to look; each list has a default for the usual places.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -95,6 +95,9 @@ impl Server {
             return Self::silent(address, reason);
         }
         let records = client.records().await;
+        if let Some(reason) = records.unavailable() {
+            return Self { fact, ..Self::silent(address, reason) };
+        }
         let tasks = client.tasks().await.map(|tasks| tasks.into_iter().collect());
         Self { client, fact, records, tasks }
     }

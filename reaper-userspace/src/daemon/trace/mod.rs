@@ -73,7 +73,8 @@ pub struct TracedLook<'a> {
 fn reduced(sighting: &Sighting) -> Sighting {
     let mut kept = sighting.clone();
     let id = &sighting.container.id;
-    for process in kept.processes.iter_mut().chain(&mut kept.protected_members) {
+    let programs = kept.processes.iter_mut().chain(&mut kept.protected_members).chain(&mut kept.owners);
+    for process in programs {
         keep_program(process);
     }
     for process in kept.in_flight.iter_mut().chain(&mut kept.supervisors) {

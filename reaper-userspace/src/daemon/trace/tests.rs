@@ -39,6 +39,7 @@ fn tellers() -> Vec<Sighting> {
         let mut sighting = sample::orphaned();
         sighting.processes = vec![told(sample::workload(), argv0)];
         sighting.protected_members = sighting.processes.clone();
+        sighting.owners = sighting.processes.clone();
         sighting.in_flight = vec![command.clone()];
         sighting.supervisors = vec![shim.clone(), command.clone()];
         sightings.push(sighting);
