@@ -155,7 +155,7 @@ mod tests {
             found,
             [
                 "reaper-userspace/src/verdict/rules.rs:4: verdict uses plan: layer 1 is ordered policy < inventory < \
-              verdict < plan"
+                 lineage < verdict < plan"
             ]
         );
     }
