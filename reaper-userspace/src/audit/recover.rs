@@ -9,6 +9,7 @@ use std::io::{self, BufReader, Read as _, Seek as _, SeekFrom, Write as _};
 use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use rustix::fs::OFlags;
 
@@ -26,16 +27,31 @@ pub(super) struct Sound {
     pub(super) open: Vec<OpenIntent>,
 }
 
+/// Takes the lock, and waits an instant for it: whoever looks into `/proc/PID/fd` of a writer that has just closed its
+/// file keeps it open, lock and all, for that long (`fs/proc/fd.c`).
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a lock that is let go has no notification; ten times ten milliseconds"
+)]
+fn lock(file: &File, path: &Path) -> Result<(), AuditError> {
+    const TRIES: u32 = 10;
+    const WAIT: Duration = Duration::from_millis(10);
+    for _ in 0..TRIES {
+        match file.try_lock() {
+            Ok(()) => return Ok(()),
+            Err(TryLockError::WouldBlock) => std::thread::sleep(WAIT),
+            Err(TryLockError::Error(source)) => {
+                return Err(AuditError::Lock { path: path.to_owned(), source });
+            }
+        }
+    }
+    Err(AuditError::InUse { path: path.to_owned() })
+}
+
 /// Opens, locks, reads and, where needed, repairs.
 pub(super) fn open(path: &Path) -> Result<Sound, AuditError> {
     let file = open_append(path)?;
-    match file.try_lock() {
-        Ok(()) => {}
-        Err(TryLockError::WouldBlock) => return Err(AuditError::InUse { path: path.to_owned() }),
-        Err(TryLockError::Error(source)) => {
-            return Err(AuditError::Lock { path: path.to_owned(), source });
-        }
-    }
+    lock(&file, path)?;
     let walk = read(&file, path)?;
     if let Some(bad) = &walk.bad {
         move_aside(&file, path, &walk, bad)?;

@@ -2,7 +2,7 @@
 //!
 //! [`start_of`], [`read`], [`all`], [`cgroup_of`] and [`alive`] answer questions about numbers; [`PidHandle`] holds
 //! an incarnation. [`runtime_processes`] and [`ancestors`] pick from what [`all`] returned and read nothing;
-//! [`invocation`] reads one argument vector.
+//! [`invocation()`] reads one argument vector.
 //! Nothing here signals: `reap` does, through a [`PidHandle`].
 //!
 //! # Invariants

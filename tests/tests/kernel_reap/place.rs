@@ -57,11 +57,6 @@ impl Leaked {
         self.node.cgroups()
     }
 
-    /// The leak's directory in the hierarchy that freezes.
-    pub(crate) fn dir(&self) -> PathBuf {
-        self.cgroups().freezer().unwrap().dir(&self.path)
-    }
-
     /// Starts a process outside of the leak.
     pub(crate) fn spawn(&mut self, command: &mut Command) -> Incarnation {
         let child = command.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
