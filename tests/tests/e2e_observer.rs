@@ -1,5 +1,4 @@
-//! The observer as a whole: what `events` tells, what a killed create leaves as evidence, and that a daemon which lost
-//! events knows the truth again at once.
+//! The observer as a whole: what `events` tells, and that a daemon which lost events knows the truth again at once.
 #![cfg(test)]
 #![expect(
     clippy::disallowed_methods,
@@ -22,8 +21,6 @@ use reaper_tests::{
 use serde_json::Value;
 
 const LIMIT: Duration = Duration::from_mins(1);
-const ATTEMPTS: u32 = 6;
-const ATTEMPT: Duration = Duration::from_secs(10);
 /// More than one ring holds: each makes two records of 80 bytes.
 const OVERFLOW: usize = 4_000;
 
@@ -114,40 +111,6 @@ fn events_name_the_container_of_what_the_kernel_reports() -> Result<()> {
     })?;
     assert!(text(&made, "/detail").contains("runc"), "{made}");
     Ok(())
-}
-
-#[test]
-fn a_create_that_was_seen_killed_is_evidence_in_explain() -> Result<()> {
-    let containerd = containerd()?;
-    let reaper = Reaper::new(product()?, &containerd);
-    let daemon = start(&reaper)?;
-    let state = containerd.node().dir().join("reaper");
-    let state = state.to_str().context("a path in UTF-8")?;
-    // What a command was told can only be read while it runs, so one that ends during a look stays unknown.
-    let mut line = None;
-    for attempt in 0..ATTEMPTS {
-        let leak = containerd.crash(&format!("killed{attempt}"), Crash::ThawedCreate)?;
-        line =
-            wait_for("evidence from the kernel", ATTEMPT, || Ok(kernel_evidence(&reaper, &leak.id, state)))
-                .ok();
-        if line.is_some() {
-            break;
-        }
-    }
-    let line = line.context("no create of several was seen to be killed")?;
-    let what = text(&line, "/what");
-    assert!(what.starts_with("create (process ") && what.contains("was killed by signal 9"), "{what}");
-    drop(daemon);
-    Ok(())
-}
-
-/// What the kernel says about a leak whose create was killed.
-fn kernel_evidence(reaper: &Reaper, id: &str, state: &str) -> Option<Value> {
-    let args = ["explain", id, "-o", "json", "--state-dir", state];
-    let (_, answer) = reaper.json(&args, LIMIT).ok()?;
-    let evidence = answer.pointer("/item/evidence").and_then(Value::as_array).cloned().unwrap_or_default();
-    let cause = text(&answer, "/item/cause") == "create_killed";
-    evidence.into_iter().find(|one| text(one, "/source") == "kernel" && cause)
 }
 
 /// Looks only when something tells it to: the interval is longer than the test.
