@@ -15,6 +15,7 @@ use super::hook::{self, Point};
 use super::{Held, Timing};
 use crate::cgroupfs::{CgroupControl as _, CgroupDir, Removal};
 use crate::ident::{CgroupPath, Lookup, ProcessKey};
+use crate::kernel::chain;
 use crate::procfs;
 
 const FIRST_WAIT: Duration = Duration::from_micros(100);
@@ -109,6 +110,11 @@ impl Removing {
             Lookup::Unavailable(reason) => return Err(Failure::Other(reason)),
         };
         for name in names {
+            // Past the deadline the outcome is on record, and nothing more may be removed.
+            if self.timing.expired() {
+                let reason = format!("removing {} takes longer than {:?}", dir.path(), super::BOUND);
+                return Err(Failure::Other(reason));
+            }
             match dir.child(&name) {
                 Lookup::Found(child) => self.tree(dir, &child)?,
                 Lookup::NotFound => {}
@@ -147,7 +153,7 @@ fn remove_one(parent: &CgroupDir, dir: &CgroupDir) -> Result<Attempt, Failure> {
         Ok(Removal::Removed | Removal::AlreadyGone) if dir.is_removed() => Ok(Attempt::Done),
         Ok(Removal::Removed | Removal::AlreadyGone) => Err(Failure::Renamed(path)),
         Err(error) if error.is_gone() && dir.is_removed() => Ok(Attempt::Done),
-        Err(error) if error.is_busy() => Ok(Attempt::Busy(error.to_string())),
-        Err(error) => Err(Failure::Other(error.to_string())),
+        Err(error) if error.is_busy() => Ok(Attempt::Busy(chain(&error))),
+        Err(error) => Err(Failure::Other(chain(&error))),
     }
 }

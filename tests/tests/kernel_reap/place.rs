@@ -195,6 +195,15 @@ impl Leaked {
 
     /// Acts on what is held, as proven at this moment.
     pub(crate) fn fire(&self, armed: Armed, fresh: &LeakProof) -> Result<Report, Refused> {
+        self.fire_by(armed, fresh, || Timing::start(clock::boot))
+    }
+
+    pub(crate) fn fire_by(
+        &self,
+        armed: Armed,
+        fresh: &LeakProof,
+        timing: impl FnOnce() -> Timing,
+    ) -> Result<Report, Refused> {
         let place = Place { boot: "boot".to_owned(), name: "node".to_owned() };
         let log = self.node.dir().join("audit.jsonl");
         let (mut journal, _open) = Journal::open(&log, place, clock::stamp()).unwrap();
@@ -212,7 +221,7 @@ impl Leaked {
             before: Before::new(Answer::Yes, Answer::No, &[]),
         };
         let intent = journal.intent(clock::stamp(), "leak".to_owned(), body).unwrap();
-        armed.fire(fresh, &intent, Timing::start(clock::boot))
+        armed.fire(fresh, &intent, timing())
     }
 
     /// The whole act, undisturbed.

@@ -7,8 +7,9 @@ use std::time::{Duration, Instant};
 
 use reaper_tests::{Cgroups, Incarnation, MountedHierarchy, wait_until};
 use reaper_userspace::audit::Outcome;
+use reaper_userspace::daemon::clock;
 use reaper_userspace::ident::{ProcessKey, Tgid};
-use reaper_userspace::reap::BOUND;
+use reaper_userspace::reap::{BOUND, Timing};
 use reaper_userspace::{mounts, procfs};
 
 use crate::in_both_views;
@@ -19,7 +20,22 @@ const LATE: Duration = Duration::from_millis(700);
 
 in_both_views! {
     a_process_that_cannot_die_is_named_within_the_bound
+    a_removal_past_its_deadline_removes_nothing_more
     a_rootfs_that_another_namespace_keeps_busy_is_partial_and_its_holder_named
+}
+
+fn a_removal_past_its_deadline_removes_nothing_more(leak: &mut Leaked) {
+    let child = format!("{}/child", leak.path);
+    leak.cgroups().enter(&leak.path, &BTreeSet::new()).unwrap();
+    leak.cgroups().enter(&child, &BTreeSet::new()).unwrap();
+    let made = leak.cgroups().dirs(&child).len();
+    assert!(made > 0);
+    let armed = leak.arm(leak.proof()).unwrap();
+    let fresh = leak.proof();
+    let late = || Timing { now: clock::boot, deadline: clock::boot() };
+    let report = leak.fire_by(armed, &fresh, late).unwrap();
+    assert_eq!(report.outcome(), Outcome::Stuck, "{report:#?}");
+    assert_eq!(leak.cgroups().dirs(&child).len(), made, "{report:#?}");
 }
 
 /// A frozen cgroup of the v1 freezer above one that holds a process.
