@@ -11,18 +11,15 @@ pub(super) fn all(audit_log: &Path, state_dir: &Path) -> Vec<Check> {
     vec![audit(audit_log), state(state_dir)]
 }
 
-/// The log is made if need be, its directory is not.
+/// The log is made if need be, with all above it.
 fn audit(path: &Path) -> Check {
     const NAME: &str = "audit_log";
-    let directory = path.parent().unwrap_or(path);
-    let remedy = format!(
-        "make the directory (mkdir -p -m 750 {}) or name another file with --audit-log: nothing is reaped without it",
-        directory.display()
-    );
-    let (tried, result) = match writable(path) {
-        Err(Errno::NOENT) => (directory, writable(directory)),
-        result => (path, result),
-    };
+    let remedy = "name a file that can be written with --audit-log: nothing is reaped without it";
+    let answers = path.ancestors().map(|tried| (tried, writable(tried)));
+    let (tried, result) = answers
+        .into_iter()
+        .find(|(_, result)| *result != Err(Errno::NOENT))
+        .unwrap_or((path, Err(Errno::NOENT)));
     match result {
         Ok(()) if path.is_dir() => Check::warning(NAME, format!("{} is a directory", path.display()), remedy),
         Ok(()) => Check::ok(NAME, format!("{} can be written", tried.display())),
@@ -55,10 +52,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_log_in_a_directory_that_is_missing_is_a_warning_and_a_missing_log_is_not() {
+    fn a_log_may_be_missing_with_its_directory_and_a_file_in_its_place_is_a_warning() {
         let dir = tempfile::tempdir().unwrap();
         assert_eq!(audit(&dir.path().join("audit.jsonl")).state(), State::Ok);
-        assert_eq!(audit(&dir.path().join("missing/audit.jsonl")).state(), State::Warning);
+        assert_eq!(audit(&dir.path().join("missing/audit.jsonl")).state(), State::Ok);
+        assert_eq!(audit(Path::new("/proc/version/audit.jsonl")).state(), State::Warning);
         assert_eq!(audit(dir.path()).state(), State::Warning);
         assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "a check makes nothing");
     }
