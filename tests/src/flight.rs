@@ -68,9 +68,11 @@ impl Containerd {
             .context("start ctr run")?;
         let cgroup = self.cgroup(&id);
         let flight = CreateInFlight { id, cgroup, client, go };
+        // The wrapper that writes the hook names it too, before runc: only with the init placed is it the hook.
         wait_until("a waiting hook", LIMIT, || {
             let hook = format!("hook-{}", flight.id);
-            Ok(!crate::process::processes_naming(&[&hook])?.is_empty())
+            let placed = !self.node().cgroups().members(&flight.cgroup)?.is_empty();
+            Ok(placed && !crate::process::processes_naming(&[&hook])?.is_empty())
         })?;
         Ok(flight)
     }
