@@ -116,6 +116,32 @@ words! {
 }
 
 words! {
+    /// How an act ended.
+    Outcome {
+        /// Everything that leaked is gone, by this act.
+        Reaped = "reaped",
+        /// It went by itself in the meantime.
+        AlreadyGone = "already_gone",
+        /// A step failed, and the cgroups are gone.
+        Partial = "partial",
+        /// Nothing could be done.
+        Failed = "failed",
+        /// Something cannot end within the bound of the act.
+        Stuck = "stuck",
+        /// A guard held at the last check; nothing was done.
+        Vetoed = "vetoed",
+    }
+}
+
+words! {
+    /// How a process was killed.
+    KillMethod {
+        /// By a signal through the pidfd of a proven member.
+        Pidfd = "pidfd",
+    }
+}
+
+words! {
     /// Where a piece of evidence was read.
     Source {
         /// gRPC answers of containerd.
@@ -132,6 +158,15 @@ words! {
         Inventory = "inventory",
         /// Events of the kernel, from the probes.
         Kernel = "kernel",
+    }
+}
+
+// === impl KillMethod ===
+
+impl Default for KillMethod {
+    /// The only one there is.
+    fn default() -> Self {
+        Self::Pidfd
     }
 }
 

@@ -2,6 +2,7 @@
 #![cfg(test)]
 #![expect(clippy::disallowed_methods, reason = "mounts and unmounts a full disk")]
 
+use std::ffi::CStr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -78,7 +79,15 @@ fn a_second_daemon_only_observes_until_the_first_has_ended() -> Result<()> {
 /// A filesystem that is full after a few records.
 struct FullDisk(PathBuf);
 
+/// Takes all records.
+const ROOMY: &CStr = c"size=1m";
+
 impl FullDisk {
+    /// While no file is open for writing, as a filesystem with errors does by itself.
+    fn change(&self, flags: MountFlags, data: &CStr) {
+        rustix::mount::mount_remount(&self.0, flags, data).unwrap();
+    }
+
     fn mount(at: PathBuf) -> Self {
         std::fs::create_dir(&at).unwrap();
         rustix::mount::mount("tmpfs", &at, "tmpfs", MountFlags::empty(), Some(c"size=4k")).unwrap();
@@ -93,7 +102,7 @@ impl Drop for FullDisk {
 }
 
 #[test]
-fn nothing_is_reaped_once_the_audit_log_takes_no_records() -> Result<()> {
+fn nothing_is_reaped_while_the_audit_log_takes_no_records() -> Result<()> {
     let (containerd, reaper) = start(CgroupView::V2)?;
     let disk = FullDisk::mount(containerd.node().dir().join("full"));
     let reaper = reaper.recording_in(disk.0.join("audit.jsonl"));
@@ -106,8 +115,32 @@ fn nothing_is_reaped_once_the_audit_log_takes_no_records() -> Result<()> {
     assert_eq!(of(&reaper.audit_log(), "reap.intent")?.len(), 0);
     assert_eq!(series(&daemon, "cgroup_reaper_component_up{component=\"audit\"}")?, "0");
     assert_eq!(daemon.get("/livez")?.0, 200);
-    assert_eq!(daemon.get("/readyz")?.0, 503);
-    drop(daemon);
+    let not_ready = |why: &str| -> Result<bool> {
+        let (status, page) = daemon.get("/readyz?verbose")?;
+        Ok(status == 503 && page.contains(why))
+    };
+    assert!(not_ready("space")?);
+    // Space comes back, and now it is read-only: opened again, refused again.
+    disk.change(MountFlags::RDONLY, ROOMY);
+    wait_until("another reason", SOON, || not_ready("Read-only file system"))?;
+    leaks.iter().try_for_each(assert_untouched)?;
+    disk.change(MountFlags::empty(), ROOMY);
+    for leak in &leaks {
+        wait_until("the end of the leak", SOON, || leak.is_gone())?;
+    }
+    assert_eq!(series(&daemon, "cgroup_reaper_component_up{component=\"audit\"}")?, "1");
+    assert_eq!(daemon.get("/readyz")?.0, 200);
+    assert_eq!(daemon.stop()?, Some(0));
+    let reopened = of(&reaper.audit_log(), "audit.reopened")?;
+    assert!(reopened[0]["reason"].as_str().is_some_and(|reason| reason.contains("space")));
+    let killed = of(&reaper.audit_log(), "reap.outcome")?;
+    let killed: Vec<&Value> =
+        killed.iter().flat_map(|record| record["killed"]["processes"].as_array().unwrap()).collect();
+    for member in leaks.iter().flat_map(|leak| &leak.members) {
+        let named = killed.iter().find(|process| process["pid"] == member.pid).unwrap();
+        assert!(named["start"].as_u64() > Some(0) && named["comm"].as_str() > Some(""), "{named}");
+    }
+    assert!(verify(&reaper.audit_log()).is_ok_and(|report| report.open.is_empty()));
     Ok(())
 }
 
@@ -130,6 +163,7 @@ fn interrupted_act(reaper: &Reaper, leak: &Leak) -> Result<u64> {
             runtime_ns: Namespace::try_from(leak.namespace.as_str())?,
         },
         evidence: vec![],
+        evidence_omitted: 0,
         before: Before::new(Answer::Yes, Answer::Yes, &[]),
     };
     Ok(journal.intent(clock::stamp(), item.text("/id"), body)?.txn())

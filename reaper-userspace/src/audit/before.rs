@@ -3,16 +3,10 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::bound::{MAX_NAME, MAX_PROCESSES, short};
 use super::chain::Digest;
 use crate::fact::{ProcessFact, ProcessState};
 use crate::ident::Lookup;
-
-/// Processes written out; the rest is counted.
-const MAX_PROCESSES: usize = 256;
-/// Bytes kept of a text that a process chose.
-const MAX_TEXT: usize = 256;
-/// Stands for the rest of a text; counts towards its bytes.
-const ELLIPSIS: &str = "…";
 
 /// The answer to a yes-or-no question. No answer is not "no".
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -89,7 +83,7 @@ impl Before {
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature that serde calls")]
-const fn is_zero(count: &usize) -> bool {
+pub(super) const fn is_zero(count: &usize) -> bool {
     *count == 0
 }
 
@@ -101,9 +95,9 @@ impl From<&ProcessFact> for ProcessRecord {
         Self {
             pid: process.key.tgid.get(),
             start: process.key.start.get(),
-            comm: short(&process.comm),
-            exe: process.exe.as_ref().map(|exe| short(&exe.to_string_lossy())),
-            argv0: process.argv.first().map(|word| short(word)),
+            comm: short(&process.comm, MAX_NAME),
+            exe: process.exe.as_ref().map(|exe| short(&exe.to_string_lossy(), MAX_NAME)),
+            argv0: process.argv.first().map(|word| short(word, MAX_NAME)),
             argv_sha256: (!process.argv.is_empty()).then(|| Digest::of(words)),
             state: letter(process.state),
         }
@@ -120,14 +114,6 @@ const fn letter(state: ProcessState) -> char {
         ProcessState::Dead => 'X',
         ProcessState::Other => '?',
     }
-}
-
-fn short(text: &str) -> String {
-    if text.len() <= MAX_TEXT {
-        return text.to_owned();
-    }
-    let end = text.floor_char_boundary(MAX_TEXT.saturating_sub(ELLIPSIS.len()));
-    text.get(..end).unwrap_or_default().to_owned() + ELLIPSIS
 }
 
 #[cfg(test)]

@@ -110,3 +110,24 @@ pub enum AuditError {
         path: PathBuf,
     },
 }
+
+// === impl AuditError ===
+
+impl AuditError {
+    /// True if nothing reached the file: the next record can be written.
+    pub const fn leaves_the_file_sound(&self) -> bool {
+        match self {
+            Self::Encode { .. } | Self::TooLong { .. } => true,
+            Self::Open { .. }
+            | Self::NotRegular { .. }
+            | Self::InUse { .. }
+            | Self::Lock { .. }
+            | Self::Read { .. }
+            | Self::Broken { .. }
+            | Self::MoveAside { .. }
+            | Self::Write { .. }
+            | Self::Sync { .. }
+            | Self::Poisoned { .. } => false,
+        }
+    }
+}

@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
+use super::bound;
 use super::chain::{self, MAX_LINE};
 use super::error::AuditError;
 use super::record::{
@@ -112,6 +113,17 @@ impl Journal {
         self.close(at, Body::ReapOutcome { leak, txn, target, body })
     }
 
+    /// Closes an act whose end is known and could not be recorded before the file was opened again.
+    pub fn ended(&mut self, at: Stamp, open: OpenIntent, body: OutcomeBody) -> Result<(), AuditError> {
+        let OpenIntent { txn, leak, body: intent, boot: _ } = open;
+        self.close(at, Body::ReapOutcome { leak, txn, target: intent.target, body })
+    }
+
+    /// Records that the file failed and was opened again: in between nothing was recorded, and nothing done.
+    pub fn reopened(&mut self, at: Stamp, reason: String) -> Result<(), AuditError> {
+        self.append(at, Body::AuditReopened { reason }, Durable::Now)
+    }
+
     /// Closes an act whose end was not recorded, with what is there now.
     pub fn recovered(&mut self, at: Stamp, open: OpenIntent, body: RecoveredBody) -> Result<(), AuditError> {
         let OpenIntent { txn, leak, body: intent, boot: _ } = open;
@@ -136,7 +148,7 @@ impl Journal {
             mono_ns: at.boot,
             boot: self.node.boot.clone(),
             node: self.node.name.clone(),
-            body,
+            body: bound::body(body),
             prev: self.head.hash,
         };
         let (line, hash) = chain::seal(&record, self.head.hash)

@@ -19,6 +19,7 @@
 //! chain anew, and not against the loss of the last lines.
 
 mod before;
+mod bound;
 mod chain;
 mod error;
 mod journal;
@@ -30,12 +31,15 @@ mod verify;
 mod walk;
 
 pub use before::{Answer, Before, ProcessRecord};
+pub use bound::ELLIPSIS;
 pub use chain::{Digest, DigestError};
 pub use error::AuditError;
 pub use journal::{Intent, Journal, Node};
 pub use record::{
-    After, Body, Confirmed, Evidence, IntentBody, Millis, Outcome, OutcomeBody, Record, RecoveredBody, Stamp,
-    StepRecord, Target, Tool, Trigger, Triggered,
+    After, Body, Confirmed, Evidence, IntentBody, Killed, KilledProcess, Millis, OutcomeBody, Record,
+    RecoveredBody, Stamp, StepRecord, Target, Tool, Trigger, Triggered,
 };
 pub use verify::{VerifyError, VerifyReport, verify};
 pub use walk::{Fault, OpenIntent};
+
+pub use crate::leak::Outcome;

@@ -8,10 +8,10 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::before::Before;
+use super::before::{Before, is_zero};
 use super::chain::Digest;
 use crate::ident::{CgroupRef, ContainerId, Namespace};
-use crate::leak::{Cause, LeakKind};
+use crate::leak::{Cause, KillMethod, LeakKind, Outcome};
 use crate::time::BootTime;
 
 /// Version of the schema.
@@ -65,6 +65,12 @@ pub enum Body {
     #[serde(rename = "daemon.stop")]
     DaemonStop {
         /// Why, for people.
+        reason: String,
+    },
+    /// The file failed and was opened again.
+    #[serde(rename = "audit.reopened")]
+    AuditReopened {
+        /// How it failed.
         reason: String,
     },
     /// A leak is proven.
@@ -183,6 +189,9 @@ pub struct Confirmed {
     pub target: Target,
     /// The proof.
     pub evidence: Vec<Evidence>,
+    /// Pieces of evidence that are not written out.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub evidence_omitted: usize,
     /// From the event that made it a leak to now, in milliseconds.
     pub detection_ms: Millis,
 }
@@ -198,6 +207,9 @@ pub struct IntentBody {
     pub target: Target,
     /// The proof.
     pub evidence: Vec<Evidence>,
+    /// Pieces of evidence that are not written out.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub evidence_omitted: usize,
     /// What is there now.
     pub before: Before,
 }
@@ -219,6 +231,29 @@ pub struct StepRecord {
     pub error: Option<String>,
 }
 
+/// Processes that a reap killed.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Killed {
+    /// How.
+    pub method: KillMethod,
+    /// Who, at most 256.
+    pub processes: Vec<KilledProcess>,
+    /// Processes that are not written out.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub omitted: usize,
+}
+
+/// One killed process, by incarnation.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KilledProcess {
+    /// Thread group id.
+    pub pid: u32,
+    /// Start time, in clock ticks since boot.
+    pub start: u64,
+    /// `comm` when it was found a member, at most 256 bytes; empty where it could not be read.
+    pub comm: String,
+}
+
 /// What was there after an act, looked at again.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "state")]
@@ -237,29 +272,20 @@ pub enum After {
     },
 }
 
-/// How an act ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Outcome {
-    /// Everything that leaked is gone, by this act.
-    Reaped,
-    /// It went by itself in the meantime.
-    AlreadyGone,
-    /// Something remains.
-    Partial,
-    /// Nothing could be done.
-    Failed,
-    /// Something cannot end within the bound of the act.
-    Stuck,
-    /// A guard held at the last check; nothing was done.
-    Vetoed,
-}
-
 /// The end of an act.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OutcomeBody {
     /// What was done, in order.
     pub steps: Vec<StepRecord>,
+    /// Steps that are not written out.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub steps_omitted: usize,
+    /// Who died by it.
+    #[serde(default, skip_serializing_if = "Killed::is_nobody")]
+    pub killed: Killed,
+    /// Who died by it and must not have. Empty, or the program has a fault.
+    #[serde(default, skip_serializing_if = "Killed::is_nobody")]
+    pub bystanders: Killed,
     /// What is there now.
     pub after: After,
     /// The result.
@@ -282,19 +308,31 @@ pub struct RecoveredBody {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Millis(pub Duration);
 
-// === impl Outcome ===
+// === impl OutcomeBody ===
 
-impl Outcome {
-    /// The spelling in every output.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Reaped => "reaped",
-            Self::AlreadyGone => "already_gone",
-            Self::Partial => "partial",
-            Self::Failed => "failed",
-            Self::Stuck => "stuck",
-            Self::Vetoed => "vetoed",
+impl OutcomeBody {
+    /// An end without steps and without anybody killed.
+    pub fn new(outcome: Outcome, after: After, took: Duration) -> Self {
+        let (steps, killed, bystanders) = (vec![], Killed::default(), Killed::default());
+        Self {
+            steps,
+            steps_omitted: 0,
+            killed,
+            bystanders,
+            after,
+            outcome,
+            reason: None,
+            dur_ms: Millis(took),
         }
+    }
+}
+
+// === impl Killed ===
+
+impl Killed {
+    /// True if no process is listed or counted.
+    pub const fn is_nobody(&self) -> bool {
+        self.processes.is_empty() && self.omitted == 0
     }
 }
 
@@ -307,6 +345,7 @@ impl Body {
             Self::SegmentOpen => "segment.open",
             Self::DaemonStart { .. } => "daemon.start",
             Self::DaemonStop { .. } => "daemon.stop",
+            Self::AuditReopened { .. } => "audit.reopened",
             Self::LeakConfirmed { .. } => "leak.confirmed",
             Self::ReapIntent { .. } => "reap.intent",
             Self::ReapOutcome { .. } => "reap.outcome",

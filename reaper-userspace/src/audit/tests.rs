@@ -89,13 +89,15 @@ fn confirmed() -> Confirmed {
         trigger: trigger(),
         target: target(),
         evidence: evidence(),
+        evidence_omitted: 0,
         detection_ms: Millis(Duration::from_micros(1_250)),
     }
 }
 
 fn intent() -> IntentBody {
     let before = Before::new(Answer::Yes, Answer::Unknown, &[]);
-    IntentBody { tool: tool(), trigger: trigger(), target: target(), evidence: evidence(), before }
+    let (tool, trigger, target) = (tool(), trigger(), target());
+    IntentBody { tool, trigger, target, evidence: evidence(), evidence_omitted: 0, before }
 }
 
 fn outcome() -> OutcomeBody {
@@ -106,13 +108,13 @@ fn outcome() -> OutcomeBody {
         ok: true,
         error: None,
     };
-    OutcomeBody {
-        steps: vec![step],
-        after: After::Gone,
-        outcome: Outcome::Reaped,
-        reason: None,
-        dur_ms: Millis(Duration::from_micros(8_400)),
-    }
+    let killed = Killed { processes: vec![victim("runc:[2:INIT]")], ..Killed::default() };
+    let took = Duration::from_micros(8_400);
+    OutcomeBody { steps: vec![step], killed, ..OutcomeBody::new(Outcome::Reaped, After::Gone, took) }
+}
+
+fn victim(comm: &str) -> KilledProcess {
+    KilledProcess { pid: 91_240, start: 81_233_410, comm: comm.to_owned() }
 }
 
 fn fault(path: &std::path::Path) -> (u64, Fault) {
@@ -131,7 +133,7 @@ fn the_keys_are_in_fixed_order() {
     {"v":1,"seq":2,"ts":"2026-11-30T00:53:20.123456789Z","mono_ns":812345678901,"boot":"7d9f","node":"worker-3","type":"daemon.start","tool":{"version":"0.1.0","config":"sha256:..","mode":"enforce"},"prev":"sha256:..","hash":"sha256:.."}
     {"v":1,"seq":3,"ts":"2026-11-30T00:53:20.123456789Z","mono_ns":812345678901,"boot":"7d9f","node":"worker-3","type":"leak.confirmed","leak":"leak-1","trigger":{"by":"daemon","rule":"create_killed"},"target":{"kind":"cgroup.half_created","cgroup_ids":[{"hierarchy":0,"id":48213}],"path":"/default/t1","container":"t1","runtime_ns":"default"},"evidence":[{"source":"containerd","what":"task NotFound","at":9}],"detection_ms":1.25,"prev":"sha256:..","hash":"sha256:.."}
     {"v":1,"seq":4,"ts":"2026-11-30T00:53:20.123456789Z","mono_ns":812345678901,"boot":"7d9f","node":"worker-3","type":"reap.intent","leak":"leak-1","txn":4,"tool":{"version":"0.1.0","config":"sha256:..","mode":"enforce"},"trigger":{"by":"daemon","rule":"create_killed"},"target":{"kind":"cgroup.half_created","cgroup_ids":[{"hierarchy":0,"id":48213}],"path":"/default/t1","container":"t1","runtime_ns":"default"},"evidence":[{"source":"containerd","what":"task NotFound","at":9}],"before":{"populated":"yes","frozen":"unknown","processes":[]},"prev":"sha256:..","hash":"sha256:.."}
-    {"v":1,"seq":5,"ts":"2026-11-30T00:53:20.123456789Z","mono_ns":812345678901,"boot":"7d9f","node":"worker-3","type":"reap.outcome","leak":"leak-1","txn":4,"target":{"kind":"cgroup.half_created","cgroup_ids":[{"hierarchy":0,"id":48213}],"path":"/default/t1","container":"t1","runtime_ns":"default"},"steps":[{"op":"rmdir","path":"/default/t1","ms":0.3,"ok":true}],"after":{"state":"gone"},"outcome":"reaped","dur_ms":8.4,"prev":"sha256:..","hash":"sha256:.."}
+    {"v":1,"seq":5,"ts":"2026-11-30T00:53:20.123456789Z","mono_ns":812345678901,"boot":"7d9f","node":"worker-3","type":"reap.outcome","leak":"leak-1","txn":4,"target":{"kind":"cgroup.half_created","cgroup_ids":[{"hierarchy":0,"id":48213}],"path":"/default/t1","container":"t1","runtime_ns":"default"},"steps":[{"op":"rmdir","path":"/default/t1","ms":0.3,"ok":true}],"killed":{"method":"pidfd","processes":[{"pid":91240,"start":81233410,"comm":"runc:[2:INIT]"}]},"after":{"state":"gone"},"outcome":"reaped","dur_ms":8.4,"prev":"sha256:..","hash":"sha256:.."}
     {"v":1,"seq":6,"ts":"2026-11-30T00:53:20.123456789Z","mono_ns":812345678901,"boot":"7d9f","node":"worker-3","type":"daemon.stop","reason":"SIGTERM","prev":"sha256:..","hash":"sha256:.."}
     "#);
 }
@@ -156,6 +158,63 @@ fn a_sound_file_verifies_and_reads_back_what_was_written() {
     let record: Record = serde_json::from_slice(line).unwrap();
     assert_eq!(record.body, Body::ReapIntent { leak: "leak-1".to_owned(), txn: 4, body: intent() });
     assert_eq!(record.ts, at().wall);
+}
+
+/// Whatever the node's numbers and names are, and though each of their characters takes six bytes in JSON.
+#[test]
+fn no_record_is_too_long_to_be_written() {
+    const MANY: usize = 20_000;
+    let (dir, long) = (Dir::new(), "\u{1b}".repeat(8192));
+    let (mut journal, _) = dir.open().unwrap();
+    let process = ProcessRecord {
+        pid: u32::MAX,
+        start: u64::MAX,
+        comm: long.clone(),
+        exe: Some(long.clone()),
+        argv0: Some(long.clone()),
+        argv_sha256: None,
+        state: 'D',
+    };
+    let mut intent = intent();
+    intent.target.path = long.clone();
+    intent.target.cgroup_ids = vec![intent.target.cgroup_ids[0]; MANY];
+    intent.before.processes = vec![process; MANY];
+    intent.evidence = vec![Evidence { what: long.clone(), ..evidence()[0].clone() }; MANY];
+    let step =
+        StepRecord { path: Some(long.clone()), error: Some(long.clone()), ..outcome().steps[0].clone() };
+    let killed = Killed { processes: vec![victim(&long); MANY], ..Killed::default() };
+    let end = OutcomeBody {
+        steps: vec![step; MANY],
+        bystanders: killed.clone(),
+        killed,
+        reason: Some(long.clone()),
+        ..OutcomeBody::new(Outcome::Stuck, After::Remains { what: long.clone() }, Duration::ZERO)
+    };
+    let token = journal.intent(at(), "leak-1".to_owned(), intent).unwrap();
+    journal.outcome(at(), token, end).unwrap();
+    journal.daemon_stop(at(), long).unwrap();
+    assert!(verify(&dir.path()).unwrap().open.is_empty());
+    let text = fs::read_to_string(dir.path()).unwrap();
+    assert!(text.lines().all(|line| line.len() < chain::MAX_LINE / 4));
+    let line: serde_json::Value = serde_json::from_str(text.lines().nth(2).unwrap()).unwrap();
+    let listed = line["killed"]["processes"].as_array().unwrap().len();
+    assert_eq!(Some(u64::try_from(MANY - listed).unwrap()), line["killed"]["omitted"].as_u64());
+    assert_eq!(line["steps_omitted"].as_u64(), u64::try_from(MANY - 128).ok());
+}
+
+#[test]
+fn an_end_that_was_not_recorded_is_recorded_later() {
+    let dir = Dir::new();
+    let (mut journal, _) = dir.open().unwrap();
+    let _open = journal.intent(at(), "leak-1".to_owned(), intent()).unwrap();
+    drop(journal);
+    let (mut journal, mut open) = dir.open().unwrap();
+    journal.ended(at(), open.remove(0), outcome()).unwrap();
+    journal.reopened(at(), "no space".to_owned()).unwrap();
+    drop(journal);
+    assert_eq!(verify(&dir.path()).unwrap().open, []);
+    let text = fs::read_to_string(dir.path()).unwrap();
+    assert!(text.contains("\"outcome\":\"reaped\"") && text.contains("audit.reopened"), "{text}");
 }
 
 #[test]

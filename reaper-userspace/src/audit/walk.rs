@@ -185,6 +185,7 @@ impl Walk {
             Body::SegmentOpen
             | Body::DaemonStart { .. }
             | Body::DaemonStop { .. }
+            | Body::AuditReopened { .. }
             | Body::LeakConfirmed { .. } => {}
         }
     }

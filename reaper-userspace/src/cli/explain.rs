@@ -120,8 +120,7 @@ fn plan(judged: &Judged) -> String {
         let object = match step {
             Step::Kill { .. } => format!("{} process(es), wait until unpopulated", proof.members().count()),
             // v2 has no name in `/proc/PID/cgroup`.
-            Step::Remove { target } if target.hierarchy_name.is_empty() => format!("v2:{}", target.path),
-            Step::Remove { target } => format!("{}:{}", target.hierarchy_name, target.path),
+            Step::Remove { target } => target.place(),
             Step::Unmount { mount } => mount.target.to_string_lossy().escape_debug().to_string(),
         };
         text.push_str(&format!("  {number:>2} {:<6} {object}\n", step.op()));

@@ -10,11 +10,11 @@ use super::find;
 use super::options::{Judgement, Node, node_name};
 use super::output::print;
 use super::scan::two_looks;
-use crate::audit::{Journal, Outcome, Triggered};
-use crate::daemon::act::{Acted, carry_out};
+use crate::audit::{Journal, Triggered};
+use crate::daemon::act::{Acted, Unrecorded, carry_out};
 use crate::daemon::engine::{Engine, Judged, Round};
-use crate::daemon::journal;
-use crate::leak::LeakKind;
+use crate::daemon::{journal, recovery};
+use crate::leak::{LeakKind, Outcome};
 use crate::plan::{ReapPlan, Standing, Step, permit};
 use crate::policy::{Mode, Policy};
 use crate::verdict::{Freshness, LeakProof, Verdict};
@@ -126,15 +126,11 @@ fn would(plan: &ReapPlan) -> String {
 
 fn open_journal(args: &Args, engine: &Engine) -> anyhow::Result<Journal> {
     let node = crate::audit::Node { boot: engine.boot().to_owned(), name: node_name() };
-    let (journal, open) = journal::open(&args.audit_log, node).with_context(|| {
+    let (mut journal, open) = journal::open(&args.audit_log, node).with_context(|| {
         "nothing is reaped without an audit log; name one with --audit-log (the daemon's is in use while it runs)"
     })?;
-    if !open.is_empty() {
-        tracing::warn!(
-            acts = open.len(),
-            "acts of an earlier run are open in the log; the daemon closes them"
-        );
-    }
+    recovery::close(&mut journal, open, engine.boot(), &engine.layout())
+        .context("acts of an earlier run stay open")?;
     Ok(journal)
 }
 
@@ -145,7 +141,7 @@ async fn reap_one(engine: &mut Engine, journal: &mut Journal, plan: ReapPlan) ->
     match carry_out(engine, journal, plan, trigger, &Freshness::Fresh).await {
         Acted::Done { report, outcome, unrecorded } => {
             print(&format!("{id}: {} in {:.1?}\n", report.summary(), report.took))?;
-            if let Some(error) = unrecorded {
+            if let Some(Unrecorded { error, .. }) = unrecorded {
                 return Err(error).context("the act was carried out, its outcome could not be recorded");
             }
             Ok(if outcome == Outcome::Reaped { Status::Success } else { Status::ReapFailed })
@@ -154,6 +150,7 @@ async fn reap_one(engine: &mut Engine, journal: &mut Journal, plan: ReapPlan) ->
             print(&format!("{id}: refused, {}: {}\n", veto.guard, veto.detail))?;
             Ok(Status::Refused)
         }
+        Acted::Unrecordable(error) => Err(error).context("nothing was done: it could not be recorded"),
     }
 }
 

@@ -5,10 +5,9 @@
 
 use std::time::Duration;
 
-use crate::audit::{AuditError, Intent, Journal, Outcome, Trigger};
+use crate::audit::{AuditError, Intent, Journal, Trigger};
 use crate::ident::ContainerKey;
-use crate::kernel::chain;
-use crate::leak::Guard;
+use crate::leak::{Guard, Outcome};
 use crate::plan::ReapPlan;
 use crate::reap::{Armed, Refused, Report, Timing};
 use crate::verdict::{Freshness, Veto};
@@ -30,10 +29,21 @@ pub enum Acted {
         /// The result.
         outcome: Outcome,
         /// The outcome could not be recorded: nothing more must be done.
-        unrecorded: Option<AuditError>,
+        unrecorded: Option<Unrecorded>,
     },
     /// A guard held at the last check; nothing was touched.
     Stopped(Veto),
+    /// The act, or that a guard stopped it, could not be recorded; nothing was touched.
+    Unrecordable(AuditError),
+}
+
+/// The end of an act that is not on record.
+#[derive(Debug)]
+pub struct Unrecorded {
+    /// Why.
+    pub error: AuditError,
+    /// The act.
+    pub txn: u64,
 }
 
 /// Carries one plan out.
@@ -58,7 +68,7 @@ pub async fn carry_out(
     let body = records::intent(&fresh, engine.policy(), trigger, stamp.boot);
     let intent = match journal.intent(stamp, leak, body) {
         Ok(intent) => intent,
-        Err(error) => return Acted::Stopped(audit_down(&error)),
+        Err(error) => return Acted::Unrecordable(error),
     };
     if let Some(veto) = stale(clock::boot().since(stamp.boot)) {
         return close(journal, intent, veto);
@@ -75,9 +85,10 @@ pub async fn carry_out(
     };
     match result {
         Ok(report) => {
+            let (txn, outcome) = (intent.txn(), report.outcome());
             let recorded = journal.outcome(clock::stamp(), intent, records::outcome(&report));
-            let outcome = report.outcome();
-            Acted::Done { report: Box::new(report), outcome, unrecorded: recorded.err() }
+            let unrecorded = recorded.err().map(|error| Unrecorded { error, txn });
+            Acted::Done { report: Box::new(report), outcome, unrecorded }
         }
         Err(refused) => close(journal, intent, veto_of(&refused)),
     }
@@ -87,18 +98,13 @@ pub async fn carry_out(
 fn close(journal: &mut Journal, intent: Intent, veto: Veto) -> Acted {
     match journal.outcome(clock::stamp(), intent, records::stopped(&veto)) {
         Ok(()) => Acted::Stopped(veto),
-        Err(error) => Acted::Stopped(audit_down(&error)),
+        Err(error) => Acted::Unrecordable(error),
     }
 }
 
 fn stale(age: Duration) -> Option<Veto> {
     let detail = || format!("the intent took {age:.1?} to record, the proof is too old");
     (age > FRESH_FOR).then(|| Veto { guard: Guard::SourceUnavailable, detail: detail(), ready_at: None })
-}
-
-/// The veto for a log that cannot take the record.
-pub fn audit_down(error: &AuditError) -> Veto {
-    Veto { guard: Guard::AuditUnavailable, detail: chain(error), ready_at: None }
 }
 
 fn veto_of(refused: &Refused) -> Veto {

@@ -13,6 +13,7 @@ pub mod follow;
 mod hints;
 pub mod journal;
 mod judge;
+mod ledger;
 mod lock;
 pub mod memory;
 mod records;

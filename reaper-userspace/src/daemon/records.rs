@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use crate::audit::{
-    After, Answer, Before, Confirmed, Evidence, IntentBody, Millis, Outcome, OutcomeBody, StepRecord, Target,
-    Tool, Trigger, Triggered,
+    After, Answer, Before, Confirmed, Evidence, IntentBody, Killed, KilledProcess, Millis, OutcomeBody,
+    StepRecord, Target, Tool, Trigger, Triggered,
 };
 use crate::fact::{Freeze, Sighting};
-use crate::ident::Lookup;
-use crate::leak::{Cause, LeakKind};
+use crate::ident::{Lookup, ProcessKey};
+use crate::leak::{Cause, LeakKind, Outcome};
 use crate::policy::{Mode, Policy};
 use crate::reap::{Report, StepReport};
 use crate::time::BootTime;
@@ -57,6 +57,7 @@ pub(super) fn confirmed(proof: &LeakProof, trigger: Trigger, detection: Duration
         trigger,
         target: target(proof.kind(), proof.sighting()),
         evidence: evidence(proof.evidence(), at),
+        evidence_omitted: 0,
         detection_ms: Millis(detection),
     }
 }
@@ -69,6 +70,7 @@ pub(super) fn intent(proof: &LeakProof, policy: &Policy, trigger: Trigger, at: B
         trigger,
         target: target(proof.kind(), sighting),
         evidence: evidence(proof.evidence(), at),
+        evidence_omitted: 0,
         before: Before::new(Answer::from(&sighting.populated()), frozen(sighting), &sighting.processes),
     }
 }
@@ -92,22 +94,27 @@ pub(super) fn outcome(report: &Report) -> OutcomeBody {
         if report.left_over.is_empty() { After::Gone } else { After::Remains { what: remains(report) } };
     OutcomeBody {
         steps: report.steps.iter().map(step).collect(),
-        after,
-        outcome,
+        killed: killed(&report.killed, report),
+        bystanders: killed(&report.bystanders, report),
         reason: (outcome != Outcome::Reaped).then(|| report.reasons().join("; ")),
-        dur_ms: Millis(report.took),
+        ..OutcomeBody::new(outcome, after, report.took)
     }
+}
+
+fn killed(processes: &[ProcessKey], report: &Report) -> Killed {
+    let of = |key: &ProcessKey| KilledProcess {
+        pid: key.tgid.get(),
+        start: key.start.get(),
+        comm: report.comms.get(key).cloned().unwrap_or_default(),
+    };
+    Killed { processes: processes.iter().map(of).collect(), ..Killed::default() }
 }
 
 /// An act that a guard stopped at the last check, after its intent was recorded.
 pub(super) fn stopped(veto: &Veto) -> OutcomeBody {
-    OutcomeBody {
-        steps: vec![],
-        after: After::Unknown { reason: "nothing was done".to_owned() },
-        outcome: Outcome::Vetoed,
-        reason: Some(format!("{}: {}", veto.guard, veto.detail)),
-        dur_ms: Millis(Duration::ZERO),
-    }
+    let after = After::Unknown { reason: "nothing was done".to_owned() };
+    let reason = Some(format!("{}: {}", veto.guard, veto.detail));
+    OutcomeBody { reason, ..OutcomeBody::new(Outcome::Vetoed, after, Duration::ZERO) }
 }
 
 fn remains(report: &Report) -> String {

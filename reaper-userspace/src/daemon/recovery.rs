@@ -3,9 +3,10 @@
 //! Nothing is finished here: what is left is judged anew by the next looks, like everything else. Only a freezer that
 //! the interrupted act may have closed is opened, as somebody may use the cgroup by now.
 
-use crate::audit::{After, Answer, AuditError, Journal, OpenIntent, RecoveredBody};
+use crate::audit::{After, Answer, AuditError, ELLIPSIS, Journal, OpenIntent, RecoveredBody};
 use crate::cgroupfs::{CgroupDir, Layout, Reopened};
 use crate::ident::CgroupPath;
+use crate::plan::UNIFIED;
 use crate::reap;
 
 use super::clock;
@@ -57,6 +58,7 @@ fn reopen<'a>(intent: &OpenIntent, layout: &'a Layout) -> Result<Vec<(&'a str, C
             .hierarchy(cgroup.hierarchy)
             .ok_or_else(|| format!("hierarchy {} is not mounted", cgroup.hierarchy.0))?;
         match mount.reopen(&path, *cgroup) {
+            Reopened::Same(dir) if mount.name().is_empty() => left.push((UNIFIED, dir)),
             Reopened::Same(dir) => left.push((mount.name(), dir)),
             Reopened::Gone | Reopened::OtherCgroup(_) => {}
             Reopened::Unavailable(reason) => return Err(reason),
@@ -65,10 +67,10 @@ fn reopen<'a>(intent: &OpenIntent, layout: &'a Layout) -> Result<Vec<(&'a str, C
     Ok(left)
 }
 
-/// The path, if the text can be no other's: in records bytes that are not UTF-8 are replaced and control bytes are
-/// escaped, and a path that is not the one that was acted on is always found empty.
+/// The path, if the text can be no other's: in records bytes that are not UTF-8 are replaced, control bytes are
+/// escaped and what is too long is cut, and a path that is not the one that was acted on is always found empty.
 fn exact(text: &str) -> Option<CgroupPath> {
-    let changed = text.contains([char::REPLACEMENT_CHARACTER, '\\']);
+    let changed = text.contains([char::REPLACEMENT_CHARACTER, '\\']) || text.ends_with(ELLIPSIS);
     CgroupPath::try_from(text).ok().filter(|_| !changed)
 }
 

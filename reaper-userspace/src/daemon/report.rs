@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 
 use super::clock;
 use super::engine::{Judged, Round};
-use crate::audit::{AuditError, Outcome};
+use crate::audit::AuditError;
 use crate::event::{Event, Occurrence};
 use crate::ident::{ContainerKey, Lookup};
 use crate::leak::{LeakKind, LeakState};
-use crate::metrics::{AuditOp, KernelEvent, Metrics, ReapOutcome, RequestOutcome, RuntimeMethod};
+use crate::metrics::{AuditOp, KernelEvent, Metrics, RequestOutcome, RuntimeMethod};
 use crate::probe::{Loss, Losses};
 use crate::verdict::{Verdict, Veto};
 
@@ -117,18 +117,6 @@ fn count_answers(metrics: &Metrics, round: &Round) {
 /// Seconds since 1970, for gauges.
 pub(super) fn seconds(time: jiff::Timestamp) -> f64 {
     time.as_duration().as_secs_f64()
-}
-
-/// The metric's word for an outcome.
-pub(super) const fn outcome_label(outcome: Outcome) -> ReapOutcome {
-    match outcome {
-        Outcome::Reaped => ReapOutcome::Reaped,
-        Outcome::AlreadyGone => ReapOutcome::AlreadyGone,
-        Outcome::Partial => ReapOutcome::Partial,
-        Outcome::Failed => ReapOutcome::Failed,
-        Outcome::Stuck => ReapOutcome::Stuck,
-        Outcome::Vetoed => ReapOutcome::Vetoed,
-    }
 }
 
 /// The metric's word for a failure to record.

@@ -263,7 +263,8 @@ impl Service {
         let acted = self.reaping.sweep(&mut self.engine, &self.hints, &round, hinted).await;
         self.show_health(&round);
         report::count_round(&self.metrics, &round, self.reaping.states());
-        self.schedule.looked(round.at, clock::boot(), ready_at(&round));
+        let again = ready_at(&round).into_iter().chain(self.reaping.retry_at()).min();
+        self.schedule.looked(round.at, clock::boot(), again);
         if acted > 0 {
             // What was reaped should be gone now: look.
             self.schedule.hint(clock::boot());
@@ -285,7 +286,7 @@ impl Service {
                 None
             });
             if self.lock.is_some() {
-                self.reaping.resume(&self.engine, &self.settings);
+                self.reaping.resume();
             }
         }
     }

@@ -5,17 +5,18 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 
-use super::act::{Acted, audit_down, carry_out};
+use super::act::{Acted, Unrecorded, carry_out};
 use super::engine::{Engine, Judged, Round};
 use super::hints::Hints;
+use super::ledger::Ledger;
 use super::report::{self, States};
 use super::service::Settings;
-use super::{clock, journal, records, recovery};
-use crate::audit::{AuditError, Journal, Node, Outcome, Triggered};
+use super::{clock, records};
+use crate::audit::{Node, Triggered};
 use crate::ident::ContainerKey;
 use crate::kernel::chain;
-use crate::leak::{Guard, LeakKind, LeakState};
-use crate::metrics::{ClearedBy, KillMethod, Metrics, ReapOutcome, ReapStep, RecordType, Word as _};
+use crate::leak::{Guard, KillMethod, LeakKind, LeakState, Outcome};
+use crate::metrics::{ClearedBy, Metrics, ReapStep, RecordType, Word as _};
 use crate::plan::{ReapPlan, Standing, permit};
 use crate::policy::Mode;
 use crate::reap::Report;
@@ -48,7 +49,7 @@ pub struct Tally {
 /// Everything that acting needs to remember.
 #[derive(Debug)]
 pub(super) struct Reaping {
-    journal: Result<Journal, String>,
+    ledger: Ledger,
     /// Why we only observe although told to enforce.
     paused: Option<String>,
     metrics: Metrics,
@@ -77,8 +78,9 @@ impl Reaping {
         if let Some(reason) = &paused {
             tracing::warn!("{reason}");
         }
+        let node = Node { boot: engine.boot().to_owned(), name: settings.node.clone() };
         let mut reaping = Self {
-            journal: Err("not opened".to_owned()),
+            ledger: Ledger::new(settings.audit_log.clone(), node, metrics.clone()),
             paused,
             metrics,
             states: States::new(),
@@ -89,11 +91,10 @@ impl Reaping {
             recent: VecDeque::new(),
             tally: Tally::default(),
         };
-        match reaping.open(engine, settings) {
+        match reaping.ledger.begin(engine) {
             Ok(()) => {}
             Err(error) if engine.policy().mode == Mode::Observe || !locked => {
                 tracing::warn!(error = %chain(&error), "observing without an audit log");
-                reaping.journal = Err(chain(&error));
             }
             Err(error) => return Err(error).context("nothing is reaped without an audit log"),
         }
@@ -101,28 +102,9 @@ impl Reaping {
     }
 
     /// The lock is ours now: acts as one that was first. Without an audit log it goes on observing.
-    pub(super) fn resume(&mut self, engine: &Engine, settings: &Settings) {
+    pub(super) fn resume(&mut self) {
         tracing::info!("the other cgroup-reaper has ended");
         self.paused = None;
-        if self.journal.is_err()
-            && let Err(error) = self.open(engine, settings)
-        {
-            tracing::error!(error = %chain(&error), "nothing is reaped without an audit log");
-            self.journal = Err(chain(&error));
-        }
-    }
-
-    fn open(&mut self, engine: &Engine, settings: &Settings) -> Result<(), AuditError> {
-        let node = Node { boot: engine.boot().to_owned(), name: settings.node.clone() };
-        let (mut journal, open) = journal::open(&settings.audit_log, node)?;
-        journal.daemon_start(clock::stamp(), records::tool(engine.policy()))?;
-        let closed = recovery::close(&mut journal, open, engine.boot(), &engine.layout())?;
-        for _ in 0..closed {
-            self.metrics.audit.records.inc(RecordType::ReapRecovered);
-        }
-        self.metrics.audit.records.inc(RecordType::DaemonStart);
-        self.journal = Ok(journal);
-        Ok(())
     }
 
     /// Each container's kind and state.
@@ -132,7 +114,12 @@ impl Reaping {
 
     /// Why the audit log takes no records, if it does not.
     pub(super) fn audit_down(&self) -> Option<&str> {
-        self.journal.as_ref().err().map(String::as_str)
+        self.ledger.down()
+    }
+
+    /// When something here is tried again.
+    pub(super) const fn retry_at(&self) -> Option<BootTime> {
+        self.ledger.retry_at()
     }
 
     /// Notes what changed, then acts on what is permitted; returns the number of acts.
@@ -143,6 +130,7 @@ impl Reaping {
         round: &Round,
         hinted: Option<BootTime>,
     ) -> usize {
+        self.ledger.retry(engine);
         self.note_changes(round, hinted);
         self.forget(round);
         let proofs = self.due_proofs(round);
@@ -163,7 +151,7 @@ impl Reaping {
         self.recent.retain(|begun| now.since(*begun) < MINUTE);
         Standing {
             paused: self.paused.clone(),
-            audit_down: self.journal.as_ref().err().cloned(),
+            audit_down: self.ledger.down().map(str::to_owned),
             recent_reaps: u32::try_from(self.recent.len()).unwrap_or(u32::MAX),
         }
     }
@@ -211,30 +199,8 @@ impl Reaping {
         self.metrics.leak.detection_latency.observe(latency.as_secs_f64());
         let trigger = records::trigger(Triggered::Daemon, None, proof.cause());
         let body = records::confirmed(proof, trigger, latency, stamp.boot);
-        if let Ok(journal) = &mut self.journal {
-            let written = journal.leak_confirmed(stamp, judged.id.to_string(), body);
-            self.recorded(RecordType::LeakConfirmed, written);
-        }
-    }
-
-    /// Counts a record, or closes the log for good: after a failed write nothing may be acted on.
-    fn recorded(&mut self, kind: RecordType, written: Result<(), AuditError>) {
-        match written {
-            Ok(()) => {
-                self.metrics.audit.records.inc(kind);
-                if let Ok(journal) = &self.journal {
-                    let sequence = u32::try_from(journal.sequence()).unwrap_or(u32::MAX);
-                    self.metrics.audit.last_sequence.set(f64::from(sequence));
-                }
-            }
-            Err(error) => self.lose_journal(&error),
-        }
-    }
-
-    fn lose_journal(&mut self, error: &AuditError) {
-        tracing::error!(error = %chain(error), "the audit log failed, nothing is reaped any more");
-        self.metrics.audit.failures.inc(report::audit_op(error));
-        self.journal = Err(chain(error));
+        let id = judged.id.to_string();
+        self.ledger.write(RecordType::LeakConfirmed, |journal, at| journal.leak_confirmed(at, id, body));
     }
 
     /// Containers whose cgroup is gone, or in use again.
@@ -281,10 +247,10 @@ impl Reaping {
     }
 
     async fn act(&mut self, engine: &mut Engine, hints: &Hints, plan: ReapPlan) {
-        let Ok(journal) = &mut self.journal else { return };
         if self.paused.is_some() {
             return;
         }
+        let Some(journal) = self.ledger.journal() else { return };
         let (id, kind) = (plan.id().clone(), plan.proof().kind());
         let key = plan.proof().sighting().container.clone();
         let trigger = records::trigger(Triggered::Daemon, None, plan.proof().cause());
@@ -292,7 +258,7 @@ impl Reaping {
         match carry_out(engine, journal, plan, trigger, &hints.freshness()).await {
             Acted::Done { report, outcome, unrecorded } => {
                 self.metrics.audit.records.inc(RecordType::ReapIntent);
-                self.recorded(RecordType::ReapOutcome, unrecorded.map_or(Ok(()), Err));
+                self.note_outcome(&report, unrecorded);
                 tracing::info!(leak = %id, container.id = %key, %kind, took = ?report.took, killed = report.killed.len(), "{}", report.summary());
                 self.count(kind, &report, outcome);
                 self.stop_if_harmful(&report);
@@ -301,10 +267,23 @@ impl Reaping {
             Acted::Stopped(veto) => {
                 tracing::info!(leak = %id, container.id = %key, "not reaped, {}: {}", veto.guard, veto.detail);
                 self.metrics.leak.vetoes.inc(veto.guard);
-                self.metrics.reap.reaps.inc((kind, ReapOutcome::Vetoed));
-                if veto.guard == Guard::AuditUnavailable {
-                    self.journal = Err(veto.detail);
-                }
+                self.metrics.reap.reaps.inc((kind, Outcome::Vetoed));
+            }
+            Acted::Unrecordable(error) => {
+                tracing::info!(leak = %id, container.id = %key, "not reaped, {}", Guard::AuditUnavailable);
+                self.metrics.leak.vetoes.inc(Guard::AuditUnavailable);
+                self.metrics.reap.reaps.inc((kind, Outcome::Vetoed));
+                self.ledger.failed(&error);
+            }
+        }
+    }
+
+    fn note_outcome(&mut self, report: &Report, unrecorded: Option<Unrecorded>) {
+        match unrecorded {
+            None => self.ledger.recorded(RecordType::ReapOutcome, Ok(())),
+            Some(Unrecorded { error, txn }) => {
+                self.ledger.failed(&error);
+                self.ledger.keep(txn, records::outcome(report));
             }
         }
     }
@@ -335,7 +314,7 @@ impl Reaping {
 
     fn count(&self, kind: LeakKind, report: &Report, outcome: Outcome) {
         let reap = &self.metrics.reap;
-        reap.reaps.inc((kind, report::outcome_label(outcome)));
+        reap.reaps.inc((kind, outcome));
         reap.duration.observe(kind, report.took.as_secs_f64());
         reap.last.set(kind, report::seconds(clock::wall()));
         let killed = u64::try_from(report.killed.len()).unwrap_or(u64::MAX);
@@ -355,10 +334,7 @@ impl Reaping {
     }
 
     pub(super) fn stop(&mut self, reason: &str) {
-        if let Ok(journal) = &mut self.journal
-            && let Err(error) = journal.daemon_stop(clock::stamp(), reason.to_owned())
-        {
-            tracing::warn!("{}", audit_down(&error).detail);
-        }
+        let reason = reason.to_owned();
+        self.ledger.write(RecordType::DaemonStop, |journal, at| journal.daemon_stop(at, reason));
     }
 }

@@ -1,6 +1,6 @@
 //! Labels: closed sets of words, so that the number of series is known before the first event.
 
-use crate::leak::{Cause, Guard, LeakKind, LeakState};
+use crate::leak::{Cause, Guard, KillMethod, LeakKind, LeakState, Outcome};
 
 /// The values of one or more labels.
 pub trait Labels: Copy + 'static {
@@ -81,6 +81,8 @@ label!(LeakKind as "kind");
 label!(LeakState as "state");
 label!(Cause as "cause");
 label!(Guard as "guard");
+label!(Outcome as "outcome");
+label!(KillMethod as "method");
 
 labels! {
     /// What the daemon rests on.
@@ -173,26 +175,6 @@ labels! {
 }
 
 labels! {
-    /// How a reap ended.
-    ReapOutcome as "outcome" {
-        /// Everything that leaked is gone.
-        Reaped = "reaped",
-        /// It went by itself in the meantime.
-        AlreadyGone = "already_gone",
-        /// Something remains.
-        Partial = "partial",
-        /// Nothing could be done.
-        Failed = "failed",
-        /// Something cannot end within the bound.
-        Stuck = "stuck",
-        /// A guard held at the last check.
-        Vetoed = "vetoed",
-        /// Observe mode: this is what would have been reaped.
-        DryRun = "dry_run",
-    }
-}
-
-labels! {
     /// A step of a reap.
     ReapStep as "step" {
         /// Kill every member and wait until nothing is populated.
@@ -201,16 +183,6 @@ labels! {
         Rmdir = "rmdir",
         /// Unmount a rootfs.
         Umount = "umount",
-    }
-}
-
-labels! {
-    /// How a process was killed.
-    KillMethod as "method" {
-        /// By `cgroup.kill`.
-        CgroupKill = "cgroup_kill",
-        /// By a signal through a pidfd.
-        Pidfd = "pidfd",
     }
 }
 
@@ -253,6 +225,8 @@ labels! {
         DaemonStart = "daemon.start",
         /// The daemon ended.
         DaemonStop = "daemon.stop",
+        /// The file failed and was opened again.
+        AuditReopened = "audit.reopened",
         /// A leak is proven.
         LeakConfirmed = "leak.confirmed",
         /// An act begins.

@@ -16,8 +16,8 @@ use prometheus::{Registry, TextEncoder};
 
 pub use family::{Counters, Family, Gauges, Histograms};
 pub use label::{
-    AuditOp, ClearedBy, Component, KernelEvent, KillMethod, Labels, Loss, ProbeLevel, ReapOutcome, ReapStep,
-    RecordType, RequestOutcome, ResyncTrigger, RuntimeMethod, Word,
+    AuditOp, ClearedBy, Component, KernelEvent, Labels, Loss, ProbeLevel, ReapStep, RecordType,
+    RequestOutcome, ResyncTrigger, RuntimeMethod, Word,
 };
 pub use part::{AuditMetrics, DaemonMetrics, LeakMetrics, ProbeMetrics, ReapMetrics, RuntimeMetrics};
 
@@ -105,7 +105,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
-    use crate::leak::{Guard, LeakKind};
+    use crate::leak::{Guard, LeakKind, Outcome};
 
     fn metrics() -> Metrics {
         Metrics::new(BuildInfo { version: "0.1.0", revision: "abc", rustc: "1.95.0" }).unwrap()
@@ -122,7 +122,7 @@ mod tests {
         let before = series(&page).len();
         assert!((200..400).contains(&before), "{before} series");
         metrics.leak.vetoes.inc(Guard::TooYoung);
-        metrics.reap.reaps.inc((LeakKind::Empty, ReapOutcome::Reaped));
+        metrics.reap.reaps.inc((LeakKind::Empty, Outcome::Reaped));
         metrics.reap.duration.observe(LeakKind::Empty, 0.02);
         metrics.probe.set_level(ProbeLevel::Btf);
         let page = metrics.render().unwrap();

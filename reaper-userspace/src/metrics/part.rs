@@ -4,10 +4,10 @@ use prometheus::{Gauge, Histogram, IntCounter};
 
 use super::family::{Counters, Gauges, Histograms, Maker};
 use super::label::{
-    AuditOp, ClearedBy, Component, KernelEvent, KillMethod, Labels as _, Loss, ProbeLevel, ReapOutcome,
-    ReapStep, RecordType, RequestOutcome, ResyncTrigger, RuntimeMethod,
+    AuditOp, ClearedBy, Component, KernelEvent, Labels as _, Loss, ProbeLevel, ReapStep, RecordType,
+    RequestOutcome, ResyncTrigger, RuntimeMethod,
 };
-use crate::leak::{Cause, Guard, LeakKind, LeakState};
+use crate::leak::{Cause, Guard, KillMethod, LeakKind, LeakState, Outcome};
 
 /// From a tenth of a millisecond to a second.
 const LAG: [f64; 9] = [0.0001, 0.000_5, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0];
@@ -72,7 +72,7 @@ pub struct LeakMetrics {
 #[derive(Clone, Debug)]
 pub struct ReapMetrics {
     /// Reaps ended.
-    pub reaps: Counters<(LeakKind, ReapOutcome)>,
+    pub reaps: Counters<(LeakKind, Outcome)>,
     /// How long they took, in seconds.
     pub duration: Histograms<LeakKind>,
     /// Steps that failed.

@@ -19,6 +19,9 @@ use crate::leak::Guard;
 use crate::policy::{Mode, Policy};
 use crate::verdict::{LeakProof, Veto};
 
+/// What v2, which has no name of its own, is called.
+pub const UNIFIED: &str = "v2";
+
 /// One cgroup tree to act on, by the identity of its root.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Target {
@@ -143,6 +146,16 @@ impl Step {
             Self::Remove { .. } => "rmdir",
             Self::Unmount { .. } => "umount",
         }
+    }
+}
+
+// === impl Target ===
+
+impl Target {
+    /// Hierarchy and path, for people: `freezer:/a/b`, `v2:/a/b`.
+    pub fn place(&self) -> String {
+        let name = if self.hierarchy_name.is_empty() { UNIFIED } else { &self.hierarchy_name };
+        format!("{name}:{}", self.path)
     }
 }
 

@@ -7,7 +7,7 @@ use rustix::io::Errno;
 
 use super::dir::pidfd;
 use super::error::{ProcfsError, answer};
-use super::process::{birth, start_of};
+use super::process::{Birth, birth, start_of};
 use crate::ident::{Lookup, ProcessKey, Tgid};
 use crate::kernel::{read_path, until};
 use crate::time::BootTime;
@@ -26,16 +26,14 @@ pub struct PidHandle {
 /// A held process whose start and parent were read by number, and are not proven to be its own yet.
 #[derive(Debug)]
 #[must_use = "what was read is worth nothing before it is proven"]
-pub struct Candidate {
-    handle: PidHandle,
-    parent: Option<Tgid>,
-}
+pub struct Candidate(Member);
 
-/// A held process, with its parent while it was held.
+/// A held process, with its parent and its name while it was held.
 #[derive(Debug)]
 pub struct Member {
     handle: PidHandle,
     parent: Option<Tgid>,
+    comm: String,
 }
 
 // === impl PidHandle ===
@@ -122,18 +120,20 @@ impl Candidate {
             Err(Errno::SRCH | Errno::INVAL | Errno::NOENT) => return Lookup::NotFound,
             Err(source) => return answer(Err(ProcfsError::Pidfd { tgid, source })),
         };
-        birth(tgid).and_then(|(start, parent)| {
-            Lookup::Found(Self { handle: PidHandle { fd, key: ProcessKey { tgid, start } }, parent })
+        birth(tgid).and_then(|Birth { start, parent, comm }| {
+            let handle = PidHandle { fd, key: ProcessKey { tgid, start } };
+            Lookup::Found(Self(Member { handle, parent, comm }))
         })
     }
 
     /// If the held process has its number still, it had it when the start and the parent were read, and all the time
     /// since. `NotFound` if it was reaped: then nothing is known about it.
     pub fn prove(self) -> Lookup<Member> {
-        let Self { handle, parent } = self;
-        handle.is_attached().and_then(|attached| {
-            if attached { Lookup::Found(Member { handle, parent }) } else { Lookup::NotFound }
-        })
+        let Self(member) = self;
+        member
+            .handle
+            .is_attached()
+            .and_then(|attached| if attached { Lookup::Found(member) } else { Lookup::NotFound })
     }
 }
 
@@ -148,6 +148,11 @@ impl Member {
     /// Its parent's number, `None` for 0.
     pub const fn parent(&self) -> Option<Tgid> {
         self.parent
+    }
+
+    /// Its name.
+    pub fn comm(&self) -> &str {
+        &self.comm
     }
 }
 

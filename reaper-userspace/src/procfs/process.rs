@@ -21,11 +21,23 @@ pub fn start_of(tgid: Tgid) -> Lookup<StartTicks> {
     answer(ProcDir::open(tgid).and_then(|dir| dir.stat()).map(|stat| StartTicks::from_ticks(stat.starttime)))
 }
 
-/// When the process that has this number now started, and its parent's number; `None` for 0.
-pub(super) fn birth(tgid: Tgid) -> Lookup<(StartTicks, Option<Tgid>)> {
-    answer(ProcDir::open(tgid).and_then(|dir| dir.stat()).map(|stat| {
-        let start = StartTicks::from_ticks(stat.starttime);
-        (start, Tgid::new(stat.ppid.into()))
+/// What a process's `stat` says of it when it is held.
+#[derive(Debug)]
+pub(super) struct Birth {
+    /// When it started.
+    pub(super) start: StartTicks,
+    /// Its parent's number; `None` for 0.
+    pub(super) parent: Option<Tgid>,
+    /// Its name.
+    pub(super) comm: String,
+}
+
+/// Of the process that has this number now.
+pub(super) fn birth(tgid: Tgid) -> Lookup<Birth> {
+    answer(ProcDir::open(tgid).and_then(|dir| dir.stat()).map(|stat| Birth {
+        start: StartTicks::from_ticks(stat.starttime),
+        parent: Tgid::new(stat.ppid.into()),
+        comm: stat.comm,
     }))
 }
 

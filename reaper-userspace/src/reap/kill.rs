@@ -10,7 +10,7 @@
 //! else. Against forks, which `cgroup.kill` is for, the freezer stands: what is stopped does not fork. And
 //! `cgroup.kill` misses a process whose leader thread has exited (6.1, 6.18, 7.2).
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::AsFd as _;
 use std::time::Duration;
 
@@ -34,6 +34,8 @@ const SETTLE: Duration = Duration::from_millis(1);
 #[derive(Debug, Default)]
 pub(super) struct Killing {
     pub(super) killed: BTreeSet<ProcessKey>,
+    /// What they call themselves.
+    pub(super) comms: BTreeMap<ProcessKey, String>,
     pub(super) bystanders: BTreeSet<ProcessKey>,
     /// Still in the trees.
     pub(super) remaining: Vec<Remaining>,
@@ -52,7 +54,7 @@ pub(super) fn kill(
 ) -> Killing {
     let mut killing = Killing::default();
     let mut familiar = judged.clone();
-    killing.error = rounds(trees, &mut familiar, timing, &mut killing.killed).err();
+    killing.error = rounds(trees, &mut familiar, timing, &mut killing).err();
     killing.bystanders = killing.killed.difference(&familiar).copied().collect();
     if killing.error.is_some() {
         killing.remaining = remaining(trees);
@@ -65,10 +67,10 @@ fn rounds(
     trees: &[&Held],
     judged: &mut BTreeSet<ProcessKey>,
     timing: Timing,
-    killed: &mut BTreeSet<ProcessKey>,
+    killing: &mut Killing,
 ) -> Result<(), String> {
     loop {
-        let blocked = one_round(trees, judged, timing, killed)?;
+        let blocked = one_round(trees, judged, timing, killing)?;
         match populated(trees) {
             Lookup::Found(false) | Lookup::NotFound => return Ok(()),
             Lookup::Found(true) | Lookup::Unavailable(_) if !timing.expired() => pause(SETTLE),
@@ -86,13 +88,13 @@ fn one_round(
     trees: &[&Held],
     judged: &mut BTreeSet<ProcessKey>,
     timing: Timing,
-    killed: &mut BTreeSet<ProcessKey>,
+    killing: &mut Killing,
 ) -> Result<Option<String>, String> {
     let mut freezers = Freezers::close(trees)?;
     hook::pass(Point::Frozen);
     let members = hold(trees, || freezers.settle(timing))?;
     if let Some(stranger) = strangers(&members, judged).first() {
-        let rest = if killed.is_empty() { "nothing was killed" } else { "it was left alone" };
+        let rest = if killing.killed.is_empty() { "nothing was killed" } else { "it was left alone" };
         return Err(format!("process {stranger} came from outside after the verdict, {rest}"));
     }
     if !members.is_empty() {
@@ -108,7 +110,8 @@ fn one_round(
     for member in &members {
         await_end(member, timing)?;
         if has_ended(member) {
-            killed.insert(member.key());
+            killing.killed.insert(member.key());
+            killing.comms.insert(member.key(), member.comm().to_owned());
         }
     }
     hook::pass(Point::Ended);

@@ -227,6 +227,7 @@ impl Run<'_> {
         let planned: BTreeSet<ProcessKey> = self.plan.proof().members().collect();
         let killing = kill::kill(&trees, &judged, &planned, self.timing);
         self.report.killed.extend(killing.killed);
+        self.report.comms.extend(killing.comms);
         self.report.bystanders.extend(killing.bystanders);
         self.report.remaining = killing.remaining;
         self.report.escaped = killing.escaped;
@@ -270,7 +271,7 @@ impl Run<'_> {
                 Step::Kill { .. } | Step::Unmount { .. } => None,
             })
             .filter(|target| still_there(target, &self.layout))
-            .map(|target| format!("{}:{}", target.hierarchy_name, target.path))
+            .map(Target::place)
             .collect();
         self.report
     }

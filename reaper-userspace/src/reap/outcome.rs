@@ -1,11 +1,12 @@
 //! What became of a reap.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde::Serialize;
 
-use crate::audit::Outcome;
 use crate::ident::ProcessKey;
+use crate::leak::Outcome;
 use crate::plan::Step;
 
 /// A process that did not end.
@@ -39,6 +40,8 @@ pub struct Report {
     pub steps: Vec<StepReport>,
     /// Processes that died by it.
     pub killed: Vec<ProcessKey>,
+    /// What those call themselves.
+    pub comms: BTreeMap<ProcessKey, String>,
     /// Processes killed that were neither judged nor descend from one that was. Must stay empty.
     pub bystanders: Vec<ProcessKey>,
     /// Processes that did not end, or do not belong and were left alone.
@@ -69,7 +72,7 @@ impl StepReport {
 fn object_of(step: &Step) -> String {
     match step {
         Step::Kill { targets } => targets.first().map_or_else(String::new, |target| target.path.to_string()),
-        Step::Remove { target } => format!("{}:{}", target.hierarchy_name, target.path),
+        Step::Remove { target } => target.place(),
         Step::Unmount { mount } => mount.target.display().to_string(),
     }
 }

@@ -10,7 +10,7 @@ use anyhow::{Context as _, Result, ensure};
 use nix::sys::signal::Signal;
 use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::{ForkResult, fork};
-use reaper_userspace::audit::{After, Body, Journal, Millis, Outcome, OutcomeBody, Record, verify};
+use reaper_userspace::audit::{After, Body, Journal, Outcome, OutcomeBody, Record, verify};
 use reaper_userspace::daemon::{clock, recovery};
 use reaper_userspace::plan::ReapPlan;
 use reaper_userspace::reap::hook::{self, Point};
@@ -119,13 +119,7 @@ fn finish(world: &World, journal: &mut Journal) -> Result<()> {
     let intent = journal.intent(clock::stamp(), "leak".to_owned(), intent_body(&fresh))?;
     let report = armed.fire(&fresh, &intent, Timing::start(clock::boot))?;
     ensure!(report.outcome() == Outcome::Reaped, "{report:#?}");
-    let body = OutcomeBody {
-        steps: vec![],
-        after: After::Gone,
-        outcome: report.outcome(),
-        reason: None,
-        dur_ms: Millis(report.took),
-    };
+    let body = OutcomeBody::new(report.outcome(), After::Gone, report.took);
     Ok(journal.outcome(clock::stamp(), intent, body)?)
 }
 

@@ -146,6 +146,7 @@ pub(crate) fn intent_body(proof: &LeakProof) -> IntentBody {
             runtime_ns: sighting.container.namespace.clone(),
         },
         evidence: vec![],
+        evidence_omitted: 0,
         before: Before::new(Answer::Yes, if frozen { Answer::Yes } else { Answer::No }, &[]),
     }
 }

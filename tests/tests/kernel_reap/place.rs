@@ -218,6 +218,7 @@ impl Leaked {
                 runtime_ns: self.container().namespace,
             },
             evidence: vec![],
+            evidence_omitted: 0,
             before: Before::new(Answer::Yes, Answer::No, &[]),
         };
         let intent = journal.intent(clock::stamp(), "leak".to_owned(), body).unwrap();
