@@ -69,7 +69,6 @@ fn doctor_checks_everything_and_gives_a_remedy_for_each_finding() -> Result<()> 
         "probes",
         "cgroups",
         "cgroup_paths",
-        "cgroup_kill",
         "privileges",
         "pid_namespace",
         "processes",

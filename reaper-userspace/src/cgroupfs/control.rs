@@ -1,4 +1,4 @@
-//! The write half: the four effects that cgroupfs has. Only `reap` calls them.
+//! The write half: the three effects that cgroupfs has. Only `reap` calls them.
 
 use std::ffi::OsStr;
 use std::os::fd::AsFd as _;
@@ -26,12 +26,6 @@ pub enum Removal {
 ///
 /// Each call fails with [`CgroupfsError::is_gone`] when the cgroup is gone, which a reaper counts as success.
 pub trait CgroupControl {
-    /// Kills every process in the cgroup and below (`cgroup.kill`, v2 from Linux 5.14).
-    ///
-    /// Returns before they are dead. A process whose leader thread has exited survives on several kernels: look at
-    /// what is left. `is_threaded` for a threaded cgroup, `is_unsupported` where there is no `cgroup.kill`.
-    fn kill(&self) -> Result<(), CgroupfsError>;
-
     /// Asks the freezer to stop the subtree; [`CgroupDir::freeze_state`] tells when it has.
     fn freeze(&self) -> Result<(), CgroupfsError>;
 
@@ -49,10 +43,6 @@ pub trait CgroupControl {
 }
 
 impl CgroupControl for CgroupDir {
-    fn kill(&self) -> Result<(), CgroupfsError> {
-        self.write("cgroup.kill", "1")
-    }
-
     fn freeze(&self) -> Result<(), CgroupfsError> {
         self.set_freezer("FROZEN", "1")
     }

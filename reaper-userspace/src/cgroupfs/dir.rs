@@ -114,19 +114,6 @@ impl CgroupDir {
         answer(self.open_child(name))
     }
 
-    /// Whether `cgroup.kill` is there: v2 from Linux 5.14, never in the root.
-    pub fn has_kill(&self) -> Lookup<bool> {
-        match retry_on_intr(|| statat(&self.fd, "cgroup.kill", AtFlags::SYMLINK_NOFOLLOW)) {
-            Ok(_) => Lookup::Found(true),
-            Err(Errno::NOENT) if !self.is_gone() => Lookup::Found(false),
-            Err(source) => answer(Err(CgroupfsError::Read {
-                file: "cgroup.kill",
-                path: self.path.clone(),
-                source: ReadError::Open { path: "cgroup.kill".into(), source },
-            })),
-        }
-    }
-
     /// Opens `cgroup.events` for waiting; v2 only.
     pub fn watch(&self) -> Lookup<EventsWatch> {
         answer(EventsWatch::open(self.as_fd(), self.path.clone()).map_err(|error| self.explain(error)))

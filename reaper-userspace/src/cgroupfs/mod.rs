@@ -21,7 +21,7 @@
 //! | open a file | ENOENT and `cgroup.procs` is there | this kernel, hierarchy or root has no such file |
 //! | | ENOENT and `cgroup.procs` is not there; ENODEV | the cgroup is gone |
 //! | read or write an open file | ENODEV | the cgroup is gone |
-//! | read `cgroup.procs`, write `cgroup.kill` | EOPNOTSUPP | threaded: act at the domain, no answer here |
+//! | read `cgroup.procs` | EOPNOTSUPP | threaded: act at the domain, no answer here |
 //! | rmdir | ENOENT, ENODEV | gone already |
 //! | | EBUSY | has tasks (exiting ones too, from Linux 7.0) or children: again later |
 //! | any | EINTR | again |

@@ -64,6 +64,20 @@ pub(super) struct Node {
     pub(super) state_dir: PathBuf,
 }
 
+/// Where acts are recorded.
+#[derive(Debug, Clone, Args)]
+pub(super) struct AuditLog {
+    /// Where every act is recorded, before and after; one writer at a time, so `reap` needs its own while the daemon
+    /// runs
+    #[arg(
+        long,
+        value_name = "FILE",
+        default_value = "/var/log/cgroup-reaper/audit.jsonl",
+        env = "CGROUP_REAPER_AUDIT_LOG"
+    )]
+    pub(super) audit_log: PathBuf,
+}
+
 /// What it takes to call something leaked.
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Judgement")]

@@ -1,13 +1,11 @@
 //! `reap`: reap leaks now, by hand, through the same guards as the daemon.
 
-use std::path::PathBuf;
-
 use anyhow::Context as _;
 use clap::Args as ClapArgs;
 
 use super::Status;
 use super::find;
-use super::options::{Judgement, Node, node_name};
+use super::options::{AuditLog, Judgement, Node, node_name};
 use super::output::print;
 use super::scan::two_looks;
 use crate::audit::{Journal, Triggered};
@@ -38,14 +36,8 @@ pub(super) struct Args {
     node: Node,
     #[command(flatten)]
     judgement: Judgement,
-    /// Where every act is recorded, before and after; not the daemon's while it runs
-    #[arg(
-        long,
-        value_name = "FILE",
-        default_value = "/var/log/cgroup-reaper/audit.jsonl",
-        env = "CGROUP_REAPER_AUDIT_LOG"
-    )]
-    audit_log: PathBuf,
+    #[command(flatten)]
+    audit: AuditLog,
 }
 
 fn kind(word: &str) -> Result<LeakKind, String> {
@@ -126,7 +118,7 @@ fn would(plan: &ReapPlan) -> String {
 
 fn open_journal(args: &Args, engine: &Engine) -> anyhow::Result<Journal> {
     let node = crate::audit::Node { boot: engine.boot().to_owned(), name: node_name() };
-    let (mut journal, open) = journal::open(&args.audit_log, node).with_context(|| {
+    let (mut journal, open) = journal::open(&args.audit.audit_log, node).with_context(|| {
         "nothing is reaped without an audit log; name one with --audit-log (the daemon's is in use while it runs)"
     })?;
     recovery::close(&mut journal, open, engine.boot(), &engine.layout())

@@ -1,13 +1,12 @@
 //! `run`: the daemon, or one complete reconcile.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args as ClapArgs, ValueEnum};
 
 use super::Status;
-use super::options::{Judgement, Node, Record, duration, node_name};
+use super::options::{AuditLog, Judgement, Node, Record, duration, node_name};
 use crate::daemon::service::{self, Settings, Wanted};
 use crate::kernel::chain;
 use crate::policy::{Mode, Policy};
@@ -33,14 +32,8 @@ pub(super) struct Args {
         env = "CGROUP_REAPER_METRICS_LISTEN"
     )]
     metrics_listen: SocketAddr,
-    /// Where every act is recorded, before and after
-    #[arg(
-        long,
-        value_name = "FILE",
-        default_value = "/var/log/cgroup-reaper/audit.jsonl",
-        env = "CGROUP_REAPER_AUDIT_LOG"
-    )]
-    audit_log: PathBuf,
+    #[command(flatten)]
+    audit: AuditLog,
     /// Which probes to use
     #[arg(long, value_enum, default_value_t, env = "CGROUP_REAPER_PROBES")]
     probes: Wanted,
@@ -83,7 +76,7 @@ pub(super) async fn run(args: Args) -> anyhow::Result<Status> {
     let settings = Settings {
         interval: args.interval,
         listen: Some(args.metrics_listen),
-        audit_log: args.audit_log,
+        audit_log: args.audit.audit_log,
         state_dir: args.node.state_dir,
         probes: args.probes,
         node: node_name(),

@@ -132,10 +132,8 @@ fn the_directory_of_a_removed_cgroup_never_reaches_its_successor() {
         assert!(first.freeze_state().is_not_found());
         assert!(first.frozen_from_above().is_not_found());
         assert!(first.children().is_not_found());
-        assert!(first.has_kill().is_not_found());
         assert!(first.watch().is_not_found());
         assert!(first.freeze().unwrap_err().is_gone());
-        assert!(first.kill().unwrap_err().is_gone());
         assert_eq!(first.remove_child(OsStr::new("x"), first.cgroup()).unwrap(), Removal::AlreadyGone);
         if let Lookup::Found(watch) = watch {
             assert!(watch.await_unpopulated(in_ms(1000)).is_not_found());
@@ -148,9 +146,7 @@ fn what_a_hierarchy_lacks_is_not_taken_for_a_missing_cgroup() {
     let node = Node::enter();
     for mount in node.layout().hierarchies() {
         let root = found(mount.open(&CgroupPath::root()));
-        assert_eq!(root.has_kill(), Lookup::Found(false));
         assert_eq!(root.freeze_state(), Lookup::Found(Freeze::None));
-        assert!(root.kill().unwrap_err().is_unsupported());
         let watch = Scratch::new(mount).open("").watch();
         assert_eq!(watch.found().is_some(), mount.controllers() == Controllers::Unified);
         assert!(!watch.is_not_found());
@@ -258,7 +254,6 @@ fn a_threaded_cgroup_is_answered_by_its_domain_alone() {
     scratch.write("threaded/cgroup.threads", &tgid.to_string());
     assert!(threaded.members().unavailable().is_some());
     assert_eq!(threaded.populated(), Lookup::Found(true));
-    assert!(threaded.kill().unwrap_err().is_threaded());
     let tree = found(scratch.mount.tree(&scratch.path(""), &any_start));
     assert_eq!(tree.populated, Lookup::Found(true));
     assert_eq!(tree.unanswered(), None, "{tree:?}");
@@ -353,8 +348,7 @@ fn the_wait_ends_with_the_last_process_or_with_the_deadline() {
     let dir = scratch.open("");
     let watch = found(dir.watch());
     assert_eq!(watch.await_unpopulated(in_ms(20)), Lookup::Found(false));
-    assert_eq!(dir.has_kill(), Lookup::Found(true));
-    dir.kill().unwrap();
+    scratch.end_processes();
     assert_eq!(watch.await_unpopulated(in_ms(5000)), Lookup::Found(true));
 }
 

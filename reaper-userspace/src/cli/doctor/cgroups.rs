@@ -1,17 +1,15 @@
-//! Which cgroups can be seen, and how a whole tree is killed here.
+//! Which cgroups can be seen.
 
 use std::path::PathBuf;
 
 use super::check::Check;
-use crate::cgroupfs::{CgroupDir, HierarchyMount, Layout, LayoutMode};
+use crate::cgroupfs::{HierarchyMount, Layout, LayoutMode};
 use crate::fact::Controllers;
-use crate::ident::{CgroupPath, Hierarchy, Lookup, Tgid};
 use crate::kernel::chain;
-use crate::procfs;
 
 pub(super) fn all(roots: &[PathBuf]) -> Vec<Check> {
     match Layout::discover(roots) {
-        Ok(layout) => [vec![hierarchies(&layout)], paths(&layout), vec![kill(&layout)]].concat(),
+        Ok(layout) => [vec![hierarchies(&layout)], paths(&layout)].concat(),
         Err(error) => {
             let remedy = "mount cgroups, or name where they are with --cgroup-root";
             vec![Check::problem("cgroups", chain(&error), remedy)]
@@ -57,39 +55,4 @@ fn paths(layout: &Layout) -> Vec<Check> {
         [] => vec![Check::ok("cgroup_paths", "the host's: each hierarchy is seen from its root")],
         warnings => warnings.iter().map(problem).collect(),
     }
-}
-
-/// Asks a cgroup that is there, not the kernel's version.
-fn kill(layout: &Layout) -> Check {
-    const NAME: &str = "cgroup_kill";
-    let by_hand = "processes are frozen, listed and killed one by one";
-    let Some(unified) = layout.hierarchy(Hierarchy::UNIFIED) else {
-        return Check::ok(NAME, format!("no cgroup v2: {by_hand}"));
-    };
-    match any_cgroup(unified).and_then(|dir| dir.has_kill().map(|has| (has, dir.path().clone()))) {
-        Lookup::Found((true, path)) => Check::ok(NAME, format!("there, in {path} of v2")),
-        Lookup::Found((false, path)) => Check::ok(NAME, format!("not there, in {path} of v2: {by_hand}")),
-        Lookup::NotFound => Check::ok(NAME, "not known: v2 has no cgroup but its root yet"),
-        Lookup::Unavailable(reason) => {
-            Check::warning(NAME, reason, "run it as root, with the host's /sys/fs/cgroup")
-        }
-    }
-}
-
-/// Our own cgroup, or any other; never the root, which has no such file.
-fn any_cgroup(unified: &HierarchyMount) -> Lookup<CgroupDir> {
-    let own = Tgid::new(i64::from(std::process::id()))
-        .map_or(Lookup::NotFound, |own| procfs::cgroup_of(own, Hierarchy::UNIFIED));
-    if let Lookup::Found(path) = own
-        && !path.is_root()
-    {
-        return unified.open(&path);
-    }
-    let root = unified.open(&CgroupPath::root());
-    root.and_then(|root| {
-        root.children().and_then(|names| match names.first() {
-            Some(name) => root.child(name),
-            None => Lookup::NotFound,
-        })
-    })
 }

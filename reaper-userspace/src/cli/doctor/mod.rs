@@ -9,13 +9,13 @@ mod kernel;
 mod privilege;
 mod runtime;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use clap::Args as ClapArgs;
 
 use self::check::{Check, Doctor};
 use super::Status;
-use super::options::Node;
+use super::options::{AuditLog, Node};
 use super::output::{Format, print, print_json};
 
 /// Options of `doctor`.
@@ -23,14 +23,8 @@ use super::output::{Format, print, print_json};
 pub(super) struct Args {
     #[command(flatten)]
     node: Node,
-    /// The audit log that the daemon would write
-    #[arg(
-        long,
-        value_name = "FILE",
-        default_value = "/var/log/cgroup-reaper/audit.jsonl",
-        env = "CGROUP_REAPER_AUDIT_LOG"
-    )]
-    audit_log: PathBuf,
+    #[command(flatten)]
+    audit: AuditLog,
     /// Output format
     #[arg(short, long, value_enum, default_value_t)]
     output: Format,
@@ -40,7 +34,7 @@ pub(super) async fn run(args: Args) -> anyhow::Result<Status> {
     let sources = args.node.sources();
     let mut checks = [kernel::all(), cgroups::all(&sources.cgroup_roots), privilege::all()].concat();
     checks.extend(runtime::all(&sources).await);
-    checks.extend(files::all(&args.audit_log, &args.node.state_dir));
+    checks.extend(files::all(&args.audit.audit_log, &args.node.state_dir));
     checks.push(systemd());
     let doctor = Doctor::new(&checks);
     match args.output {
