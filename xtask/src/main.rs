@@ -5,6 +5,7 @@ mod build;
 mod cargo;
 mod check;
 mod demo;
+mod lab;
 mod lint;
 mod setup;
 mod test;
@@ -33,6 +34,9 @@ enum Command {
     /// Measure what the project promises
     #[command(subcommand)]
     Bench(bench::Bench),
+    /// Whole Debian nodes with systemd and kernels of their own, in software emulation
+    #[command(subcommand)]
+    Lab(lab::Lab),
     /// Formatting, clippy and rustdoc, all warnings denied
     Lint,
     /// Structural checks
@@ -47,6 +51,8 @@ fn main() -> anyhow::Result<ExitCode> {
         Command::Demo(args) => demo::run(&args),
         // Its last line is the result, also of a failure.
         Command::Test(args) => return test::run(&args),
+        // Its exit code is the one of the command that ran in the node.
+        Command::Lab(lab) => return lab::run(&lab),
         Command::Bench(bench) => bench::run(&bench),
         Command::Lint => lint::run(),
         Command::Check(check) => check::run(check),

@@ -45,6 +45,12 @@ pub(crate) fn ensure() -> anyhow::Result<Tools> {
     Ok(Tools { cargo, rustc, linker })
 }
 
+/// Makes sure that these programs are there, given as (package, program).
+pub(crate) fn programs(wanted: &[(&str, &str)]) -> anyhow::Result<()> {
+    let missing = wanted.iter().filter(|(_, program)| need::program(program).is_none());
+    debian::install(&missing.map(|(package, _)| (*package).to_owned()).collect::<Vec<_>>())
+}
+
 fn linker(toolchain: &Toolchain) -> anyhow::Result<PathBuf> {
     if let Some(found) = toolchain.installed_linker()? {
         return Ok(found);
