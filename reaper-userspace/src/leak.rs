@@ -40,6 +40,8 @@ words! {
         Orphaned = "cgroup.orphaned",
         /// Directories without any process, in one or all hierarchies.
         Empty = "cgroup.empty",
+        /// A bundle whose rootfs is still mounted although shim, task and cgroup are gone.
+        BundleDead = "bundle.dead",
     }
 }
 
@@ -177,7 +179,7 @@ impl LeakKind {
     pub const fn has_processes(self) -> bool {
         match self {
             Self::HalfCreated | Self::Orphaned => true,
-            Self::Empty => false,
+            Self::Empty | Self::BundleDead => false,
         }
     }
 }

@@ -4,15 +4,15 @@ use clap::Args as ClapArgs;
 use serde_json::json;
 
 use super::Status;
-use super::find;
-use super::item::{Item, Ruling, Target, status};
+use super::find::{self, Found};
+use super::item::{Item, Ruling, Shown, status};
 use super::options::{Judgement, Node};
 use super::output::{Format, print, print_json, table};
 use super::scan::two_looks;
 use crate::daemon::engine::{Judged, Round};
 use crate::plan::{ReapPlan, Step};
 use crate::survey::LiveContainer;
-use crate::verdict::{RULES, Verdict};
+use crate::verdict::{Judge, Verdict};
 
 /// Options of `explain`.
 #[derive(Debug, ClapArgs)]
@@ -37,18 +37,24 @@ pub(super) async fn run(args: Args) -> anyhow::Result<Status> {
         show_live(live, args.output)?;
         return Ok(Status::Success);
     }
-    let judged = find::judged(&round, &args.id)?;
-    match (args.output, Item::of(judged)) {
-        (Format::Json, Some(item)) => {
-            print_json(&json!({ "apiVersion": "reaper/v1", "kind": "Leak", "item": item }))?;
-        }
-        (Format::Json, None) => print_json(&json!({
-            "apiVersion": "reaper/v1", "kind": "Live", "target": Target::of(&judged.sighting),
-            "reason": owner(judged),
-        }))?,
-        (Format::Table, item) => print(&text(judged, item.as_ref()))?,
+    match find::judged(&round, &args.id)? {
+        Found::Container(judged) => show(judged, args.output)?,
+        Found::Bundle(judged) => show(judged, args.output)?,
     }
     Ok(Status::Success)
+}
+
+fn show<S: Shown>(judged: &Judged<S>, format: Format) -> anyhow::Result<()> {
+    match (format, Item::of(judged)) {
+        (Format::Json, Some(item)) => {
+            print_json(&json!({ "apiVersion": "reaper/v1", "kind": "Leak", "item": item }))
+        }
+        (Format::Json, None) => print_json(&json!({
+            "apiVersion": "reaper/v1", "kind": "Live", "target": judged.sighting.target(),
+            "reason": owner(judged),
+        })),
+        (Format::Table, item) => print(&text(judged, item.as_ref())),
+    }
 }
 
 fn listed<'a>(round: &'a Round, word: &str) -> Option<&'a LiveContainer> {
@@ -66,32 +72,37 @@ fn show_live(live: &LiveContainer, format: Format) -> anyhow::Result<()> {
     }
 }
 
-fn owner(judged: &Judged) -> &str {
+fn owner<S>(judged: &Judged<S>) -> &str {
     match &judged.verdict {
         Verdict::Live(owner) => owner,
         Verdict::Held { .. } | Verdict::Leaked(_) => "",
     }
 }
 
-fn text(judged: &Judged, item: Option<&Item>) -> String {
-    let head = format!("cgroup {}   container {}\n", judged.sighting.cgroup, judged.sighting.container);
+fn text<S: Shown>(judged: &Judged<S>, item: Option<&Item>) -> String {
+    let head = format!("{}\n", judged.sighting.head());
     let Some(item) = item else { return format!("{head}in use: {}\n", owner(judged)) };
     let decision = match item.held_by() {
         Some(line) => format!("would reap: no ({})", line.name),
         None => "would reap: yes".to_owned(),
     };
     let mut text = format!(
-        "{head}{} {}   {}   cause {}   id {}   since {:.0}\n{decision}\n",
-        item.id, item.state, item.kind, item.cause, item.target.cgroup_id, item.since
+        "{head}{} {}   {}   cause {}{}   since {:.0}\n{decision}\n",
+        item.id,
+        item.state,
+        item.kind,
+        item.cause,
+        item.target.cgroup_id.map_or_else(String::new, |id| format!("   id {id}")),
+        item.since
     );
     let evidence = item.evidence.iter().map(|one| vec![format!("+ {}", one.what), one.source.to_string()]);
     text.push_str(&table(&["EVIDENCE", "SOURCE"], evidence.collect()));
-    text.push_str(&guards(item));
+    text.push_str(&guards::<S>(item));
     text.push_str(&plan(judged));
     text
 }
 
-fn guards(item: &Item) -> String {
+fn guards<S: Judge>(item: &Item) -> String {
     let passed: Vec<&str> = item
         .guards
         .iter()
@@ -100,10 +111,9 @@ fn guards(item: &Item) -> String {
         .collect();
     let mut text = format!("GUARDS   pass: {}\n", passed.join(" · "));
     for line in item.guards.iter().filter(|line| line.verdict == Ruling::Hold) {
-        let means = RULES
-            .iter()
-            .find(|rule| rule.guard == line.name)
-            .map_or("age counts from what was seen", |r| r.means);
+        let rules = S::rules();
+        let means = rules.iter().find(|(guard, _)| *guard == line.name);
+        let means = means.map_or("age counts from what was seen", |(_, means)| means);
         for reason in &line.reasons {
             text.push_str(&format!("         HOLD {}: {reason}\n", line.name));
         }
@@ -112,9 +122,9 @@ fn guards(item: &Item) -> String {
     text
 }
 
-fn plan(judged: &Judged) -> String {
-    let Verdict::Leaked(proof) = &judged.verdict else { return "PLAN     none\n".to_owned() };
-    let plan = ReapPlan::new((**proof).clone());
+fn plan<S: Shown>(judged: &Judged<S>) -> String {
+    let Some(proof) = judged.proof() else { return "PLAN     none\n".to_owned() };
+    let plan = ReapPlan::new(proof.clone());
     let mut text = "PLAN\n".to_owned();
     for (number, step) in (1..).zip(plan.steps()) {
         let object = match step {

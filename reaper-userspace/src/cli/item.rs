@@ -4,11 +4,11 @@ use serde::Serialize;
 
 use crate::daemon::clock;
 use crate::daemon::engine::{Judged, Round};
-use crate::fact::{ProcessState, Sighting, TaskStatus};
+use crate::fact::{BundleSighting, ProcessState, Sighting, Subject, TaskStatus};
 use crate::ident::{CgroupPath, CgroupRef, LeakId};
 use crate::leak::{Cause, Guard, LeakKind, LeakState};
-use crate::plan::ReapPlan;
-use crate::verdict::{Evidence, RULES, Verdict, Veto};
+use crate::plan::{ReapPlan, Reapable};
+use crate::verdict::{Evidence, Judge, Verdict, Veto};
 
 /// `scan -o json`.
 #[derive(Debug, Serialize)]
@@ -54,9 +54,10 @@ pub(super) struct Item {
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Target {
-    pub(super) cgroup_id: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) cgroup_id: Option<u64>,
     cgroups: Vec<CgroupRef>,
-    pub(super) path: CgroupPath,
+    pub(super) path: String,
     pub(super) container_id: String,
     pub(super) runtime_namespace: String,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -72,6 +73,22 @@ pub(super) struct Process {
     start_time: u64,
     pub(super) comm: String,
     state: ProcessState,
+}
+
+/// A subject as people see it.
+pub(super) trait Shown: Judge + Reapable {
+    /// What and whose it is.
+    fn head(&self) -> String;
+
+    /// By every name it has.
+    fn target(&self) -> Target {
+        Target::of(self)
+    }
+
+    /// Whether its processes are held by a freezer.
+    fn is_held_frozen(&self) -> bool {
+        false
+    }
 }
 
 /// One row of the table of guards.
@@ -111,7 +128,9 @@ impl<'a> LeakList<'a> {
 impl Summary {
     pub(super) fn of(round: &Round, items: &[Item]) -> Self {
         let count = |state| items.iter().filter(|item| item.state == state).count();
-        let examined = round.judged.len().saturating_sub(items.len());
+        // What is judged and no item is in use; an item of another sort is no container.
+        let in_use = |verdict: &Verdict| matches!(verdict, Verdict::Live(_));
+        let examined = round.judged.iter().filter(|judged| in_use(&judged.verdict)).count();
         Self {
             confirmed: count(LeakState::Confirmed),
             suspected: count(LeakState::Suspected),
@@ -126,8 +145,14 @@ impl Summary {
 // === impl Item ===
 
 impl Item {
+    /// Every leak of a round.
+    pub(super) fn all(round: &Round) -> Vec<Self> {
+        let containers = round.judged.iter().filter_map(Self::of);
+        containers.chain(round.bundles.iter().filter_map(Self::of)).collect()
+    }
+
     /// `None` for what is in use.
-    pub(super) fn of(judged: &Judged) -> Option<Self> {
+    pub(super) fn of<S: Shown>(judged: &Judged<S>) -> Option<Self> {
         let (kind, cause, state, evidence, vetoes, plan) = match &judged.verdict {
             Verdict::Live(_) => return None,
             Verdict::Held { kind, cause, state, evidence, vetoes } => {
@@ -148,11 +173,11 @@ impl Item {
             state,
             cause,
             since: clock::wall_of(since),
-            target: Target::of(&judged.sighting),
-            frozen: judged.sighting.is_frozen(),
-            processes: judged.sighting.processes.iter().map(Process::of).collect(),
+            target: judged.sighting.target(),
+            frozen: judged.sighting.is_held_frozen(),
+            processes: judged.sighting.processes().iter().map(Process::of).collect(),
             evidence,
-            guards: guard_lines(vetoes),
+            guards: guard_lines::<S>(vetoes),
             plan,
         })
     }
@@ -163,8 +188,8 @@ impl Item {
     }
 }
 
-fn guard_lines(vetoes: &[Veto]) -> Vec<GuardLine> {
-    let all = RULES.iter().map(|rule| rule.guard).chain([Guard::TooYoung]);
+fn guard_lines<S: Judge>(vetoes: &[Veto]) -> Vec<GuardLine> {
+    let all = S::rules().into_iter().map(|(guard, _)| guard).chain([Guard::TooYoung]);
     all.map(|name| {
         let held = vetoes.iter().filter(|veto| veto.guard == name);
         let mut reasons: Vec<String> = held.map(|veto| veto.detail.clone()).collect();
@@ -175,21 +200,50 @@ fn guard_lines(vetoes: &[Veto]) -> Vec<GuardLine> {
     .collect()
 }
 
+// === impl Sighting ===
+
+impl Shown for Sighting {
+    fn head(&self) -> String {
+        format!("cgroup {}   container {}", self.cgroup, self.container)
+    }
+
+    fn target(&self) -> Target {
+        let main = self.kill_tree().and_then(|tree| tree.root()).map(|node| node.cgroup);
+        let name = self.cgroup.name().map(|name| name.to_string_lossy().into_owned());
+        Target {
+            cgroup_id: main.or_else(|| self.roots().into_iter().next()).map(|cgroup| cgroup.id.0),
+            pod_uid: pod_uid(&self.cgroup),
+            unit: name.filter(|name| is_scope(name)),
+            ..Target::of(self)
+        }
+    }
+
+    fn is_held_frozen(&self) -> bool {
+        self.is_frozen()
+    }
+}
+
+// === impl BundleSighting ===
+
+impl Shown for BundleSighting {
+    fn head(&self) -> String {
+        format!("bundle {}   container {}", self.place(), self.bundle.key)
+    }
+}
+
 // === impl Target ===
 
 impl Target {
-    pub(super) fn of(sighting: &Sighting) -> Self {
-        let roots = || sighting.trees.iter().filter_map(|tree| tree.root()).map(|node| node.cgroup);
-        let main = sighting.kill_tree().and_then(|tree| tree.root()).map(|node| node.cgroup);
-        let name = sighting.cgroup.name().map(|name| name.to_string_lossy().into_owned());
+    fn of<S: Subject>(sighting: &S) -> Self {
+        let container = sighting.container();
         Self {
-            cgroup_id: main.or_else(|| roots().next()).map_or(0, |cgroup| cgroup.id.0),
-            cgroups: roots().collect(),
-            path: sighting.cgroup.clone(),
-            container_id: sighting.container.id.to_string(),
-            runtime_namespace: sighting.container.namespace.to_string(),
-            pod_uid: pod_uid(&sighting.cgroup),
-            unit: name.filter(|name| is_scope(name)),
+            cgroup_id: None,
+            cgroups: sighting.roots(),
+            path: sighting.place(),
+            container_id: container.id.to_string(),
+            runtime_namespace: container.namespace.to_string(),
+            pod_uid: None,
+            unit: None,
         }
     }
 }

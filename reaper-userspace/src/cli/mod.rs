@@ -12,6 +12,7 @@ mod reap;
 mod replay;
 mod run;
 mod scan;
+mod sweep;
 mod version;
 
 use clap::{Parser, Subcommand};
@@ -22,7 +23,7 @@ pub use exit::Status;
 /// Finds container cgroups that leaked, proves it, and reaps exactly those.
 ///
 /// Without a daemon, `scan`, `explain`, `reap` and `doctor` work by themselves. Nothing is touched unless you say
-/// `reap`, or `run --mode enforce`.
+/// `reap`, `sweep`, or `run --mode enforce`.
 #[derive(Debug, Parser)]
 #[command(
     name = "cgroup-reaper",
@@ -58,6 +59,8 @@ enum Command {
     Reap(reap::Args),
     /// Judge a recorded trace anew; touches and asks nothing on this node
     Replay(replay::Args),
+    /// Before containerd starts: reap what only dead shims left, within a time limit
+    Sweep(sweep::Args),
     /// Check kernel, cgroups, probes, permissions and sockets, with a remedy for each problem
     Doctor(doctor::Args),
     /// Print the version
@@ -81,6 +84,7 @@ pub fn main(cli: Cli) -> anyhow::Result<Status> {
             Command::Events(args) => events::run(args).await,
             Command::Reap(args) => reap::run(args).await,
             Command::Replay(args) => replay::run(args).await,
+            Command::Sweep(args) => sweep::run(args).await,
             Command::Doctor(args) => doctor::run(args).await,
             Command::Version(args) => version::run(&args),
         }

@@ -12,7 +12,7 @@ use crate::daemon::memory::Memory;
 use crate::daemon::trace::{RecordError, Recorder};
 use crate::ident::{ContainerId, Namespace};
 use crate::policy::Policy;
-use crate::survey::{Sources, Survey};
+use crate::survey::{Expected, Sources, Survey};
 
 /// Where things are on this node.
 #[derive(Debug, Clone, Args)]
@@ -125,22 +125,29 @@ impl Node {
             containerd_states: self.containerd_state.clone(),
             runc_roots: self.runc_root.clone(),
             cgroup_roots: self.cgroup_root.clone(),
+            expected: Expected::Running,
         }
     }
 
     /// Ready to look.
-    pub(super) fn survey(&self) -> anyhow::Result<Survey> {
-        Survey::new(self.sources()).context("no cgroups to look at; is --cgroup-root right?")
+    pub(super) fn survey(&self, expected: Expected) -> anyhow::Result<Survey> {
+        Survey::new(Sources { expected, ..self.sources() })
+            .context("no cgroups to look at; is --cgroup-root right?")
     }
 
     /// An engine with the memory of the daemon, if there is any that can be read.
     pub(super) fn engine(&self, policy: Policy) -> anyhow::Result<Engine> {
+        self.engine_for(policy, Expected::Running)
+    }
+
+    /// The same, with another expectation of our containerds.
+    pub(super) fn engine_for(&self, policy: Policy, expected: Expected) -> anyhow::Result<Engine> {
         let boot = boot_id()?;
         let memory = Memory::load(&self.state_dir, &boot).unwrap_or_else(|error| {
             tracing::warn!(error = %crate::kernel::chain(&error), "starting without memory");
             Memory { boot, ..Memory::default() }
         });
-        Ok(Engine::new(self.survey()?, policy, memory))
+        Ok(Engine::new(self.survey(expected)?, policy, memory))
     }
 }
 
@@ -177,6 +184,11 @@ impl Judgement {
             protect_namespaces: self.protect_namespace.iter().cloned().collect(),
             ..policy
         }
+    }
+
+    /// The grace, if the user named one.
+    pub(super) const fn named_grace(&self) -> Option<Duration> {
+        self.grace
     }
 
     /// How long a one-shot command watches between its two looks: the grace if the user named one.

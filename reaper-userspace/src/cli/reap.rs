@@ -1,26 +1,31 @@
 //! `reap`: reap leaks now, by hand, through the same guards as the daemon.
 
+use std::path::Path;
+
 use anyhow::Context as _;
 use clap::Args as ClapArgs;
 
 use super::Status;
-use super::find;
+use super::find::{self, Found};
 use super::options::{AuditLog, Judgement, Node, node_name};
 use super::output::print;
 use super::scan::two_looks;
 use crate::audit::{Journal, Triggered};
 use crate::daemon::act::{Acted, Unrecorded, carry_out};
-use crate::daemon::engine::{Engine, Judged, Round};
+use crate::daemon::engine::{Engine, Judged, Round, Seek};
 use crate::daemon::{journal, recovery};
+use crate::fact::{BundleSighting, Subject};
+use crate::ident::LeakId;
 use crate::leak::{LeakKind, Outcome};
-use crate::plan::{ReapPlan, Standing, Step, permit};
+use crate::plan::{ReapPlan, Refusal, Standing, Step, permit};
 use crate::policy::{Mode, Policy};
+use crate::reap::Reap;
 use crate::verdict::{Freshness, LeakProof, Verdict};
 
 /// Options of `reap`.
 #[derive(Debug, ClapArgs)]
 pub(super) struct Args {
-    /// Which: short names, container ids or their beginnings, cgroup paths
+    /// Which: short names, container ids or their beginnings, paths
     #[arg(required_unless_present = "all")]
     ids: Vec<String>,
     /// Every confirmed leak
@@ -52,57 +57,109 @@ pub(super) async fn run(args: Args) -> anyhow::Result<Status> {
     let watch = args.judgement.watch(&policy);
     let mut engine = args.node.engine(policy)?;
     let round = two_looks(&mut engine, watch).await;
-    let (proofs, mut refused) = chosen(&args, &round)?;
-    let sweep = permit(proofs, engine.policy(), &Standing::default());
-    for refusal in &sweep.refused {
-        print(&format!("{}: refused, {}: {}\n", refusal.plan.id(), refusal.veto.guard, refusal.veto.detail))?;
-        refused = true;
+    let chosen = chosen(&args, &round)?;
+    let mut hand = Hand { engine, journal: None, args: &args, status: Status::Success };
+    if chosen.refused {
+        hand.status = Status::Refused;
     }
-    if args.dry_run {
-        sweep.permitted.iter().try_for_each(|plan| print(&would(plan)))?;
-        return Ok(if refused { Status::Refused } else { Status::Success });
-    }
-    let mut status = if refused { Status::Refused } else { Status::Success };
-    if !sweep.permitted.is_empty() {
-        let mut journal = open_journal(&args, &engine)?;
-        for plan in sweep.permitted {
-            status = worse(status, reap_one(&mut engine, &mut journal, plan).await?);
-        }
-    }
-    Ok(status)
+    hand.reap(chosen.containers).await?;
+    hand.reap(chosen.bundles).await?;
+    Ok(hand.status)
 }
 
-/// The proofs of what was named; says why the others are none.
-fn chosen(args: &Args, round: &Round) -> anyhow::Result<(Vec<LeakProof>, bool)> {
-    let named: Vec<&Judged> = if args.all {
-        round.judged.iter().collect()
+/// The proofs of what was named.
+#[derive(Debug, Default)]
+struct Chosen {
+    containers: Vec<LeakProof>,
+    bundles: Vec<LeakProof<BundleSighting>>,
+    /// Something that was named is no proven leak.
+    refused: bool,
+}
+
+/// Says why something that was named is no proven leak.
+fn chosen(args: &Args, round: &Round) -> anyhow::Result<Chosen> {
+    let named: Vec<Found<'_>> = if args.all {
+        Found::all(round).collect()
     } else {
         args.ids.iter().map(|id| find::judged(round, id)).collect::<anyhow::Result<_>>()?
     };
-    let (mut proofs, mut refused) = (vec![], false);
-    for judged in named {
-        match &judged.verdict {
-            Verdict::Leaked(proof) if args.kind.is_empty() || args.kind.contains(&proof.kind()) => {
-                proofs.push((**proof).clone());
+    let mut chosen = Chosen::default();
+    for found in named {
+        match found {
+            Found::Container(judged) => {
+                chosen.refused |= refuse(args, &judged.id, &judged.verdict)?;
+                chosen.containers.extend(proof(args, judged));
             }
-            Verdict::Leaked(_) => {}
-            Verdict::Live(_) | Verdict::Held { .. } if args.all => {}
-            Verdict::Live(owner) => {
-                refused = true;
-                print(&format!("{}: refused, in use: {owner}\n", judged.id))?;
-            }
-            Verdict::Held { vetoes, .. } => {
-                refused = true;
-                for veto in vetoes {
-                    print(&format!("{}: refused, {}: {}\n", judged.id, veto.guard, veto.detail))?;
-                }
+            Found::Bundle(judged) => {
+                chosen.refused |= refuse(args, &judged.id, &judged.verdict)?;
+                chosen.bundles.extend(proof(args, judged));
             }
         }
     }
-    Ok((proofs, refused))
+    Ok(chosen)
 }
 
-fn would(plan: &ReapPlan) -> String {
+fn proof<S: Clone>(args: &Args, judged: &Judged<S>) -> Option<LeakProof<S>> {
+    let wanted = |proof: &&LeakProof<S>| args.kind.is_empty() || args.kind.contains(&proof.kind());
+    judged.proof().filter(wanted).cloned()
+}
+
+/// True if it was named, and is held back or in use.
+fn refuse<S>(args: &Args, id: &LeakId, verdict: &Verdict<S>) -> anyhow::Result<bool> {
+    match verdict {
+        Verdict::Leaked(_) => return Ok(false),
+        Verdict::Live(_) | Verdict::Held { .. } if args.all => return Ok(false),
+        Verdict::Live(owner) => print(&format!("{id}: refused, in use: {owner}\n"))?,
+        Verdict::Held { vetoes, .. } => {
+            for veto in vetoes {
+                print(&format!("{id}: refused, {}: {}\n", veto.guard, veto.detail))?;
+            }
+        }
+    }
+    Ok(true)
+}
+
+/// Reaps what was chosen, one sort after the other.
+#[derive(Debug)]
+struct Hand<'a> {
+    engine: Engine,
+    journal: Option<Journal>,
+    args: &'a Args,
+    status: Status,
+}
+
+// === impl Hand ===
+
+impl Hand<'_> {
+    async fn reap<S: Seek + Reap>(&mut self, proofs: Vec<LeakProof<S>>) -> anyhow::Result<()> {
+        let sweep = permit(proofs, self.engine.policy(), &Standing::default());
+        for Refusal { plan, veto } in &sweep.refused {
+            print(&format!("{}: refused, {}: {}\n", plan.id(), veto.guard, veto.detail))?;
+            self.status = worse(self.status, Status::Refused);
+        }
+        for plan in sweep.permitted {
+            if self.args.dry_run {
+                print(&would(&plan))?;
+            } else {
+                self.reap_one(plan).await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn reap_one<S: Seek + Reap>(&mut self, plan: ReapPlan<S>) -> anyhow::Result<()> {
+        let mut journal = match self.journal.take() {
+            Some(journal) => journal,
+            None => open_journal(&self.args.audit.audit_log, &self.engine)?,
+        };
+        let status = reap_one(&mut self.engine, &mut journal, plan).await?;
+        self.journal = Some(journal);
+        self.status = worse(self.status, status);
+        Ok(())
+    }
+}
+
+fn would<S: Subject>(plan: &ReapPlan<S>) -> String {
     let steps: Vec<&str> = plan.steps().iter().map(Step::op).collect();
     let sighting = plan.proof().sighting();
     let members: Vec<String> = plan.proof().members().map(|member| member.to_string()).collect();
@@ -110,15 +167,15 @@ fn would(plan: &ReapPlan) -> String {
         "{}: would {} {} ({}), processes {}\n",
         plan.id(),
         steps.join(", "),
-        sighting.cgroup,
-        sighting.container,
+        sighting.place(),
+        sighting.container(),
         if members.is_empty() { "none".to_owned() } else { members.join(" ") }
     )
 }
 
-fn open_journal(args: &Args, engine: &Engine) -> anyhow::Result<Journal> {
+pub(super) fn open_journal(audit_log: &Path, engine: &Engine) -> anyhow::Result<Journal> {
     let node = crate::audit::Node { boot: engine.boot().to_owned(), name: node_name() };
-    let (mut journal, open) = journal::open(&args.audit.audit_log, node).with_context(|| {
+    let (mut journal, open) = journal::open(audit_log, node).with_context(|| {
         "nothing is reaped without an audit log; name one with --audit-log (the daemon's is in use while it runs)"
     })?;
     recovery::close(&mut journal, open, engine.boot(), &engine.layout())
@@ -126,7 +183,11 @@ fn open_journal(args: &Args, engine: &Engine) -> anyhow::Result<Journal> {
     Ok(journal)
 }
 
-async fn reap_one(engine: &mut Engine, journal: &mut Journal, plan: ReapPlan) -> anyhow::Result<Status> {
+pub(super) async fn reap_one<S: Seek + Reap>(
+    engine: &mut Engine,
+    journal: &mut Journal,
+    plan: ReapPlan<S>,
+) -> anyhow::Result<Status> {
     let id = plan.id().clone();
     let uid = Some(rustix::process::getuid().as_raw());
     let trigger = crate::audit::Trigger { by: Triggered::Operator, uid, rule: plan.proof().cause() };
@@ -146,6 +207,6 @@ async fn reap_one(engine: &mut Engine, journal: &mut Journal, plan: ReapPlan) ->
     }
 }
 
-fn worse(one: Status, other: Status) -> Status {
+pub(super) fn worse(one: Status, other: Status) -> Status {
     if other.code() > one.code() { other } else { one }
 }

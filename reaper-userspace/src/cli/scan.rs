@@ -38,7 +38,7 @@ pub(super) async fn run(args: Args) -> anyhow::Result<Status> {
     let watch = args.judgement.watch(&policy);
     let mut engine = args.node.engine(policy)?.recording(args.record.open()?);
     let round = two_looks(&mut engine, watch).await;
-    let items: Vec<Item> = round.judged.iter().filter_map(Item::of).collect();
+    let items = Item::all(&round);
     match args.output {
         Format::Json => print_json(&LeakList::new(&round, &items))?,
         Format::Table => print(&text(&round, &items, args.all))?,
@@ -50,7 +50,7 @@ pub(super) async fn run(args: Args) -> anyhow::Result<Status> {
 /// Two looks apart, as every verdict needs; the second one counts.
 pub(super) async fn two_looks(engine: &mut Engine, watch: Duration) -> Round {
     let first = engine.round(&Freshness::Fresh).await;
-    if first.judged.is_empty() {
+    if first.ids().is_empty() {
         return first;
     }
     if watch > Duration::from_secs(2) {

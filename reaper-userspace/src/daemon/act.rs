@@ -9,10 +9,10 @@ use crate::audit::{AuditError, Intent, Journal, Trigger};
 use crate::ident::ContainerKey;
 use crate::leak::{Guard, Outcome};
 use crate::plan::ReapPlan;
-use crate::reap::{Armed, Refused, Report, Timing};
+use crate::reap::{Reap, Refused, Report, Timing};
 use crate::verdict::{Freshness, Veto};
 
-use super::engine::Engine;
+use super::engine::{Engine, Seek};
 use super::{clock, records};
 
 /// How old the second proof may be when the first step is taken: a slow disk holds up the intent, and the node goes
@@ -47,20 +47,20 @@ pub struct Unrecorded {
 }
 
 /// Carries one plan out.
-pub async fn carry_out(
+pub async fn carry_out<S: Seek + Reap>(
     engine: &mut Engine,
     journal: &mut Journal,
-    plan: ReapPlan,
+    plan: ReapPlan<S>,
     trigger: Trigger,
     freshness: &Freshness,
 ) -> Acted {
-    let container: ContainerKey = plan.proof().sighting().container.clone();
+    let container: ContainerKey = plan.proof().sighting().container().clone();
     let leak = plan.id().to_string();
-    let armed = match Armed::open(plan, engine.layout()) {
+    let armed = match S::arm(plan, engine.layout()) {
         Ok(armed) => armed,
         Err(refused) => return Acted::Stopped(veto_of(&refused)),
     };
-    let fresh = match engine.recheck(&container, freshness).await {
+    let fresh = match engine.recheck::<S>(&container, freshness).await {
         Ok(proof) => proof,
         Err(veto) => return Acted::Stopped(veto),
     };
@@ -75,7 +75,7 @@ pub async fn carry_out(
     }
     // Killing and removing block; the reader of events and the metrics go on meanwhile.
     let fired = tokio::task::spawn_blocking(move || {
-        let result = armed.fire(&fresh, &intent, Timing::start(clock::boot));
+        let result = S::fire(armed, &fresh, &intent, Timing::start(clock::boot));
         (result, intent)
     });
     let Ok((result, intent)) = fired.await else {

@@ -3,6 +3,7 @@
 //! The engine owns the inventory. It is what `run`, `scan`, `explain` and `reap` have in common; it records nothing
 //! and acts on nothing.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::clock;
@@ -12,15 +13,27 @@ pub use super::judge::Judged;
 use super::memory::Memory;
 use super::trace::{Recorder, Scope, Setting};
 use crate::cgroupfs::Layout;
-use crate::fact::{EndedCommand, Seen, Sighting};
-use crate::ident::{ContainerKey, Lookup};
-use crate::inventory::Inventory;
+use crate::fact::{BundleSighting, EndedCommand, Seen, Sighting};
+use crate::ident::{ContainerKey, LeakId, Lookup};
+use crate::inventory::{BundleIdentity, Inventory};
 use crate::kernel::chain;
 use crate::leak::Guard;
 use crate::policy::Policy;
-use crate::survey::{self, Survey};
+use crate::survey::{self, NotStopped, Survey};
 use crate::time::BootTime;
-use crate::verdict::{Freshness, LeakProof, Verdict, Veto};
+use crate::verdict::{Freshness, Judge, LeakProof, Verdict, Veto};
+
+/// A subject that can be looked at again by itself.
+pub trait Seek: Judge {
+    /// One look at the one of this container, asking everybody anew.
+    fn seek(engine: &Engine, container: &ContainerKey) -> impl Future<Output = Lookup<Self>>;
+
+    /// Where the ages of this sort are kept.
+    fn ages(engine: &mut Engine) -> &mut Inventory<Self::Identity>;
+
+    /// Keeps the looks for somebody else to judge, if they are recorded.
+    fn record(_looks: &[Self], _engine: &mut Engine, _at: BootTime, _scope: Scope, _freshness: &Freshness) {}
+}
 
 /// What one round found.
 #[derive(Debug)]
@@ -29,10 +42,35 @@ pub struct Round {
     pub at: BootTime,
     /// Everything that no containerd lists as a task, judged, in order of containers.
     pub judged: Vec<Judged>,
+    /// Bundles with mounts and without a cgroup, judged, in order of containers.
+    pub bundles: Vec<Judged<BundleSighting>>,
     /// The rest of the look.
     pub look: survey::Look,
     /// Containers known before that have no cgroup any more.
     pub gone: Vec<ContainerKey>,
+}
+
+// === impl Round ===
+
+impl Round {
+    /// The short names of everything that was judged.
+    pub fn ids(&self) -> BTreeSet<&LeakId> {
+        let containers = self.judged.iter().map(|judged| &judged.id);
+        containers.chain(self.bundles.iter().map(|judged| &judged.id)).collect()
+    }
+
+    /// When time alone would change a verdict.
+    pub fn ready_at(&self) -> Option<BootTime> {
+        let containers = self.judged.iter().filter_map(|judged| judged.verdict.ready_at());
+        containers.chain(self.bundles.iter().filter_map(|judged| judged.verdict.ready_at())).min()
+    }
+
+    /// How many leaks are proven.
+    pub fn confirmed(&self) -> usize {
+        let containers = self.judged.iter().filter(|judged| judged.proof().is_some()).count();
+        let bundles = self.bundles.iter().filter(|judged| judged.proof().is_some()).count();
+        containers.saturating_add(bundles)
+    }
 }
 
 /// Looks and judges.
@@ -42,6 +80,7 @@ pub struct Engine {
     policy: Policy,
     boot: String,
     inventory: Inventory,
+    bundles: Inventory<BundleIdentity>,
     seen: Vec<Seen>,
     recorder: Option<Recorder>,
     creates: Creates,
@@ -52,8 +91,8 @@ pub struct Engine {
 impl Engine {
     /// Begins with what was remembered.
     pub fn new(survey: Survey, policy: Policy, memory: Memory) -> Self {
-        let Memory { boot, seen, inventory, creates } = memory;
-        Self { survey, policy, boot, inventory, seen, creates, recorder: None }
+        let Memory { boot, seen, inventory, creates, bundles } = memory;
+        Self { survey, policy, boot, inventory, bundles, seen, creates, recorder: None }
     }
 
     /// Records every look from now on.
@@ -82,10 +121,15 @@ impl Engine {
         self.survey.layout()
     }
 
+    /// `Ok` if all our containerds are proven not to run.
+    pub fn stopped(&self) -> Result<(), NotStopped> {
+        self.survey.stopped()
+    }
+
     /// What to keep for the next run.
     pub fn memory(&self) -> Memory {
         let (seen, inventory, creates) = (self.seen.clone(), self.inventory.clone(), self.creates.clone());
-        Memory { boot: self.boot.clone(), seen, inventory, creates }
+        Memory { boot: self.boot.clone(), seen, inventory, creates, bundles: self.bundles.clone() }
     }
 
     /// Takes note of a runtime's command that was seen to end.
@@ -98,32 +142,32 @@ impl Engine {
         let at = clock::boot();
         let mut look = self.survey.look(&self.seen).await;
         self.seen = std::mem::take(&mut look.seen);
-        let sightings: Vec<Sighting> =
+        let sightings =
             std::mem::take(&mut look.sightings).into_iter().map(|sighting| self.informed(sighting)).collect();
-        let now = clock::boot();
-        self.record(&sightings, now, Scope::Node, freshness);
-        let judged: Vec<Judged> =
-            sightings.into_iter().map(|sighting| self.judge(sighting, freshness, now)).collect();
-        let gone = self.inventory.retain(|key| judged.iter().any(|one| one.sighting.container == *key));
-        Round { at, judged, look, gone }
+        let bundles = std::mem::take(&mut look.bundles);
+        let judged = self.judge_all(sightings, freshness);
+        let bundles = self.judge_all(bundles, freshness);
+        let gone = self.forget(&judged);
+        self.forget(&bundles);
+        Round { at, judged, bundles, look, gone }
     }
 
-    /// Looks at one container again, directly before an act.
-    pub async fn recheck(
+    /// Looks at one subject again, directly before an act.
+    pub async fn recheck<S: Seek>(
         &mut self,
         container: &ContainerKey,
         freshness: &Freshness,
-    ) -> Result<LeakProof, Veto> {
+    ) -> Result<LeakProof<S>, Veto> {
         let veto = |guard, detail| Veto { guard, detail, ready_at: None };
-        let sighting = match self.survey.look_at(container, &self.seen).await {
-            Lookup::Found(sighting) => self.informed(sighting),
+        let sighting = match S::seek(self, container).await {
+            Lookup::Found(sighting) => sighting,
             Lookup::NotFound => {
-                return Err(veto(Guard::IdentityChanged, "its cgroup is gone".to_owned()));
+                return Err(veto(Guard::IdentityChanged, "what was planned for is gone".to_owned()));
             }
             Lookup::Unavailable(reason) => return Err(veto(Guard::SourceUnavailable, reason)),
         };
         let now = clock::boot();
-        self.record(std::slice::from_ref(&sighting), now, Scope::Recheck, freshness);
+        S::record(std::slice::from_ref(&sighting), self, now, Scope::Recheck, freshness);
         match self.judge(sighting, freshness, now).verdict {
             Verdict::Leaked(proof) => Ok(*proof),
             Verdict::Live(owner) => Err(veto(Guard::KnownToRuntime, owner)),
@@ -139,16 +183,47 @@ impl Engine {
         Sighting { failed_create, ..sighting }
     }
 
-    fn judge(&mut self, sighting: Sighting, freshness: &Freshness, now: BootTime) -> Judged {
-        Court { policy: &self.policy, freshness, now }.judge(&mut self.inventory, sighting)
+    fn judge_all<S: Seek>(&mut self, sightings: Vec<S>, freshness: &Freshness) -> Vec<Judged<S>> {
+        let now = clock::boot();
+        S::record(&sightings, self, now, Scope::Node, freshness);
+        sightings.into_iter().map(|sighting| self.judge(sighting, freshness, now)).collect()
     }
 
-    fn record(&mut self, sightings: &[Sighting], at: BootTime, scope: Scope, freshness: &Freshness) {
-        let Some(recorder) = &mut self.recorder else { return };
-        let setting = Setting { at, scope, freshness, policy: &self.policy };
-        if let Err(error) = recorder.add(&setting, &self.inventory, sightings) {
+    fn forget<S: Seek>(&mut self, judged: &[Judged<S>]) -> Vec<ContainerKey> {
+        S::ages(self).retain(|key| judged.iter().any(|one| one.sighting.container() == key))
+    }
+
+    fn judge<S: Seek>(&mut self, sighting: S, freshness: &Freshness, now: BootTime) -> Judged<S> {
+        let policy = self.policy.clone();
+        Court { policy: &policy, freshness, now }.judge(S::ages(self), sighting)
+    }
+}
+
+impl Seek for Sighting {
+    async fn seek(engine: &Engine, container: &ContainerKey) -> Lookup<Self> {
+        engine.survey.look_at(container, &engine.seen).await.map(|sighting| engine.informed(sighting))
+    }
+
+    fn ages(engine: &mut Engine) -> &mut Inventory {
+        &mut engine.inventory
+    }
+
+    fn record(looks: &[Self], engine: &mut Engine, at: BootTime, scope: Scope, freshness: &Freshness) {
+        let Some(recorder) = &mut engine.recorder else { return };
+        let setting = Setting { at, scope, freshness, policy: &engine.policy };
+        if let Err(error) = recorder.add(&setting, &engine.inventory, looks) {
             tracing::warn!(error = chain(&error), "the recording ends here, the work goes on");
-            self.recorder = None;
+            engine.recorder = None;
         }
+    }
+}
+
+impl Seek for BundleSighting {
+    async fn seek(engine: &Engine, container: &ContainerKey) -> Lookup<Self> {
+        engine.survey.look_at_bundle(container, &engine.seen).await
+    }
+
+    fn ages(engine: &mut Engine) -> &mut Inventory<BundleIdentity> {
+        &mut engine.bundles
     }
 }

@@ -6,19 +6,19 @@ use crate::ident::LeakId;
 use crate::inventory::{History, Inventory, Look};
 use crate::policy::Policy;
 use crate::time::BootTime;
-use crate::verdict::{Freshness, Verdict, assess, conclude};
+use crate::verdict::{Freshness, Judge, LeakProof, Verdict, assess, conclude};
 
-/// One container, looked at and judged.
+/// One subject, looked at and judged: a container's cgroup unless the type says otherwise.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Judged {
+pub struct Judged<S = Sighting> {
     /// Its short name.
     pub id: LeakId,
     /// The facts.
-    pub sighting: Sighting,
+    pub sighting: S,
     /// What was known over time.
     pub history: History,
     /// The judgement.
-    pub verdict: Verdict,
+    pub verdict: Verdict<S>,
 }
 
 /// What is the same for all containers of one look.
@@ -32,14 +32,25 @@ pub(super) struct Court<'a> {
 // === impl Court ===
 
 impl Court<'_> {
-    /// Judges one container, and lets the inventory remember the look.
-    pub(super) fn judge(self, inventory: &mut Inventory, sighting: Sighting) -> Judged {
+    /// Judges one subject, and lets the inventory remember the look.
+    pub(super) fn judge<S: Judge>(self, inventory: &mut Inventory<S::Identity>, sighting: S) -> Judged<S> {
         let Self { policy, freshness, now } = self;
         let assessment = assess(&sighting, policy, freshness);
         let look = if assessment.vetoes.is_empty() { Look::Clean } else { Look::Guarded };
         let history = inventory.note(&sighting, look, now);
         let verdict = conclude(&sighting, assessment, &history, policy, now);
-        let id = LeakId::of(&sighting.container, &sighting.cgroup);
-        Judged { id, sighting, history, verdict }
+        Judged { id: sighting.id(), sighting, history, verdict }
+    }
+}
+
+// === impl Judged ===
+
+impl<S> Judged<S> {
+    /// The proof, if it leaked.
+    pub const fn proof(&self) -> Option<&LeakProof<S>> {
+        match &self.verdict {
+            Verdict::Leaked(proof) => Some(proof),
+            Verdict::Live(_) | Verdict::Held { .. } => None,
+        }
     }
 }

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::creates::Creates;
 use crate::fact::Seen;
-use crate::inventory::Inventory;
+use crate::inventory::{BundleIdentity, Inventory};
 use crate::kernel::{ReadError, read_path};
 
 /// 10,000 containers in ten hierarchies stay far below.
@@ -27,11 +27,14 @@ pub struct Memory {
     pub boot: String,
     /// Cgroups with provenance.
     pub seen: Vec<Seen>,
-    /// Histories.
+    /// Histories of containers' cgroups.
     pub inventory: Inventory,
     /// Creates that failed, one a container; see [`Creates`].
     #[serde(default)]
     pub creates: Creates,
+    /// Histories of bundles.
+    #[serde(default)]
+    pub bundles: Inventory<BundleIdentity>,
 }
 
 /// Why the state could not be kept or read.
@@ -121,7 +124,7 @@ mod tests {
         };
         let mut creates = Creates::default();
         creates.note(sample::ended_create(ProcessEnd::Signal(9)));
-        Memory { boot: "b1".to_owned(), seen: vec![seen], inventory, creates }
+        Memory { boot: "b1".to_owned(), seen: vec![seen], inventory, creates, ..Memory::default() }
     }
 
     #[test]

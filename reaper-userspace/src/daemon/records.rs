@@ -6,8 +6,8 @@ use crate::audit::{
     After, Answer, Before, Confirmed, Evidence, IntentBody, Killed, KilledProcess, Millis, OutcomeBody,
     StepRecord, Target, Tool, Trigger, Triggered,
 };
-use crate::fact::{Freeze, Sighting};
-use crate::ident::{Lookup, ProcessKey};
+use crate::fact::Subject;
+use crate::ident::ProcessKey;
 use crate::leak::{Cause, LeakKind, Outcome};
 use crate::policy::{Mode, Policy};
 use crate::reap::{Report, StepReport};
@@ -33,14 +33,14 @@ pub(super) const fn trigger(by: Triggered, uid: Option<u32>, rule: Cause) -> Tri
 }
 
 /// What is acted on.
-pub(super) fn target(kind: LeakKind, sighting: &Sighting) -> Target {
-    let roots = sighting.trees.iter().filter_map(|tree| tree.root());
+pub(super) fn target<S: Subject>(kind: LeakKind, sighting: &S) -> Target {
+    let container = sighting.container();
     Target {
         kind,
-        cgroup_ids: roots.map(|node| node.cgroup).collect(),
-        path: sighting.cgroup.to_string(),
-        container: sighting.container.id.clone(),
-        runtime_ns: sighting.container.namespace.clone(),
+        cgroup_ids: sighting.roots(),
+        path: sighting.place(),
+        container: container.id.clone(),
+        runtime_ns: container.namespace.clone(),
     }
 }
 
@@ -52,7 +52,12 @@ fn evidence(evidence: &[verdict::Evidence], at: BootTime) -> Vec<Evidence> {
 }
 
 /// A proven leak.
-pub(super) fn confirmed(proof: &LeakProof, trigger: Trigger, detection: Duration, at: BootTime) -> Confirmed {
+pub(super) fn confirmed<S: Subject>(
+    proof: &LeakProof<S>,
+    trigger: Trigger,
+    detection: Duration,
+    at: BootTime,
+) -> Confirmed {
     Confirmed {
         trigger,
         target: target(proof.kind(), proof.sighting()),
@@ -63,28 +68,22 @@ pub(super) fn confirmed(proof: &LeakProof, trigger: Trigger, detection: Duration
 }
 
 /// An act that is about to begin.
-pub(super) fn intent(proof: &LeakProof, policy: &Policy, trigger: Trigger, at: BootTime) -> IntentBody {
+pub(super) fn intent<S: Subject>(
+    proof: &LeakProof<S>,
+    policy: &Policy,
+    trigger: Trigger,
+    at: BootTime,
+) -> IntentBody {
     let sighting = proof.sighting();
+    let populated = Answer::from(&sighting.populated());
     IntentBody {
         tool: tool(policy),
         trigger,
         target: target(proof.kind(), sighting),
         evidence: evidence(proof.evidence(), at),
         evidence_omitted: 0,
-        before: Before::new(Answer::from(&sighting.populated()), frozen(sighting), &sighting.processes),
+        before: Before::new(populated, Answer::from(&sighting.frozen()), sighting.processes()),
     }
-}
-
-fn frozen(sighting: &Sighting) -> Answer {
-    let mut answer = Answer::No;
-    for node in sighting.trees.iter().flat_map(|tree| &tree.nodes) {
-        match node.freeze {
-            Lookup::Found(Freeze::Frozen | Freeze::Freezing) => return Answer::Yes,
-            Lookup::Found(Freeze::Thawed | Freeze::None) => {}
-            Lookup::NotFound | Lookup::Unavailable(_) => answer = Answer::Unknown,
-        }
-    }
-    answer
 }
 
 /// An act that ended.

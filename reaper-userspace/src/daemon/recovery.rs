@@ -34,6 +34,9 @@ fn what_is_left(intent: &OpenIntent, boot: &str, layout: &Layout) -> After {
     if intent.boot != boot {
         return After::Gone;
     }
+    if intent.body.target.cgroup_ids.is_empty() {
+        return After::Unknown { reason: "it had no cgroup; the next look judges what is there".to_owned() };
+    }
     match reopen(intent, layout) {
         Err(reason) => After::Unknown { reason },
         Ok(left) if left.is_empty() => After::Gone,

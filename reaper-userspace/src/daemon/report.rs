@@ -6,17 +6,18 @@ use super::clock;
 use super::engine::{Judged, Round};
 use crate::audit::AuditError;
 use crate::event::{Event, Occurrence};
-use crate::ident::{ContainerKey, Lookup};
+use crate::fact::Subject;
+use crate::ident::LeakId;
 use crate::leak::{LeakKind, LeakState};
 use crate::metrics::{AuditOp, KernelEvent, Metrics, RequestOutcome, RuntimeMethod};
 use crate::probe::{Loss, Losses};
 use crate::verdict::{Verdict, Veto};
 
 /// A leak's kind and state, as last reported.
-pub(super) type States = BTreeMap<ContainerKey, (LeakKind, LeakState)>;
+pub(super) type States = BTreeMap<LeakId, (LeakKind, LeakState)>;
 
-/// Kind and state of one container; `stuck` outranks what the look says. `None` for what is in use.
-pub(super) fn state_of(judged: &Judged, stuck: bool) -> Option<(LeakKind, LeakState)> {
+/// Kind and state of one subject; `stuck` outranks what the look says. `None` for what is in use.
+pub(super) fn state_of<S>(judged: &Judged<S>, stuck: bool) -> Option<(LeakKind, LeakState)> {
     let (kind, state) = match &judged.verdict {
         Verdict::Live(_) => return None,
         Verdict::Held { kind, state, .. } => (*kind, *state),
@@ -26,13 +27,13 @@ pub(super) fn state_of(judged: &Judged, stuck: bool) -> Option<(LeakKind, LeakSt
 }
 
 /// Logs a change of state, once.
-pub(super) fn log_change(judged: &Judged, state: (LeakKind, LeakState)) {
-    let (id, container, cgroup) = (&judged.id, &judged.sighting.container, &judged.sighting.cgroup);
+pub(super) fn log_change<S: Subject>(judged: &Judged<S>, state: (LeakKind, LeakState)) {
+    let (id, container, place) = (&judged.id, judged.sighting.container(), judged.sighting.place());
     let reasons = match &judged.verdict {
         Verdict::Held { vetoes, .. } => reasons(vetoes),
         Verdict::Live(_) | Verdict::Leaked(_) => String::new(),
     };
-    tracing::info!(leak = %id, container.id = %container, cgroup.path = %cgroup, kind = %state.0, reasons, "{}", state.1);
+    tracing::info!(leak = %id, container.id = %container, path = %place, kind = %state.0, reasons, "{}", state.1);
 }
 
 fn reasons(vetoes: &[Veto]) -> String {
@@ -103,13 +104,15 @@ fn count_answers(metrics: &Metrics, round: &Round) {
     for health in round.look.containerds.values() {
         count(RuntimeMethod::ContainersList, health.unavailable().is_none());
     }
-    for sighting in round.judged.iter().map(|judged| &judged.sighting) {
-        for answer in &sighting.runtimes {
+    let containers = round.judged.iter().map(|one| (one.sighting.runtimes(), one.sighting.shims()));
+    let bundles = round.bundles.iter().map(|one| (one.sighting.runtimes(), one.sighting.shims()));
+    for (runtimes, shims) in containers.chain(bundles) {
+        for answer in runtimes {
             count(RuntimeMethod::TasksGet, answer.task.unavailable().is_none());
             count(RuntimeMethod::ContainersGet, answer.record.unavailable().is_none());
         }
-        for shim in &sighting.shims {
-            count(RuntimeMethod::ShimState, !matches!(shim.task, Lookup::Unavailable(_)));
+        for shim in shims {
+            count(RuntimeMethod::ShimState, shim.task.unavailable().is_none());
         }
     }
 }

@@ -117,7 +117,7 @@ pub async fn once(engine: Engine, settings: Settings) -> anyhow::Result<Tally> {
         let (round, acts) = service.round(ResyncTrigger::Startup).await?;
         // What was tried is looked at again before the node is called clean: a guard may have stopped it.
         let acted = (acts > 0).then(|| clock::boot().after(look_gap));
-        let Some(ready) = ready_at(&round).or(acted) else { break round };
+        let Some(ready) = round.ready_at().or(acted) else { break round };
         if ready >= until {
             break service.engine.round(&service.hints.freshness()).await;
         }
@@ -130,10 +130,6 @@ pub async fn once(engine: Engine, settings: Settings) -> anyhow::Result<Tally> {
     let tally = service.reaping.tally(&last);
     service.stop("once");
     Ok(tally)
-}
-
-fn ready_at(round: &Round) -> Option<BootTime> {
-    round.judged.iter().filter_map(|judged| judged.verdict.ready_at()).min()
 }
 
 // === impl Ends ===
@@ -263,7 +259,7 @@ impl Service {
         let acted = self.reaping.sweep(&mut self.engine, &self.hints, &round, hinted).await;
         self.show_health(&round);
         report::count_round(&self.metrics, &round, self.reaping.states());
-        let again = ready_at(&round).into_iter().chain(self.reaping.retry_at()).min();
+        let again = round.ready_at().into_iter().chain(self.reaping.retry_at()).min();
         self.schedule.looked(round.at, clock::boot(), again);
         if acted > 0 {
             // What was reaped should be gone now: look.

@@ -6,20 +6,21 @@ use std::time::Duration;
 use anyhow::Context as _;
 
 use super::act::{Acted, Unrecorded, carry_out};
-use super::engine::{Engine, Judged, Round};
+use super::engine::{Engine, Judged, Round, Seek};
 use super::hints::Hints;
 use super::ledger::Ledger;
 use super::report::{self, States};
 use super::service::Settings;
 use super::{clock, records};
 use crate::audit::{Node, Triggered};
-use crate::ident::ContainerKey;
+use crate::fact::Subject;
+use crate::ident::LeakId;
 use crate::kernel::chain;
 use crate::leak::{Guard, KillMethod, LeakKind, LeakState, Outcome};
 use crate::metrics::{ClearedBy, Metrics, ReapStep, RecordType, Word as _};
 use crate::plan::{ReapPlan, Standing, permit};
 use crate::policy::Mode;
-use crate::reap::Report;
+use crate::reap::{Reap, Report};
 use crate::time::BootTime;
 use crate::verdict::{LeakProof, Verdict, Veto};
 
@@ -54,10 +55,10 @@ pub(super) struct Reaping {
     paused: Option<String>,
     metrics: Metrics,
     states: States,
-    began: BTreeMap<ContainerKey, BootTime>,
-    stuck: BTreeMap<ContainerKey, Stuck>,
-    refused: BTreeMap<ContainerKey, Guard>,
-    reaped: BTreeMap<ContainerKey, LeakKind>,
+    began: BTreeMap<LeakId, BootTime>,
+    stuck: BTreeMap<LeakId, Stuck>,
+    refused: BTreeMap<LeakId, Guard>,
+    reaped: BTreeMap<LeakId, LeakKind>,
     recent: VecDeque<BootTime>,
     tally: Tally,
 }
@@ -107,7 +108,7 @@ impl Reaping {
         self.paused = None;
     }
 
-    /// Each container's kind and state.
+    /// Each leak's kind and state.
     pub(super) const fn states(&self) -> &States {
         &self.states
     }
@@ -131,17 +132,28 @@ impl Reaping {
         hinted: Option<BootTime>,
     ) -> usize {
         self.ledger.retry(engine);
-        self.note_changes(round, hinted);
+        self.note_changes(&round.judged, hinted);
+        self.note_changes(&round.bundles, hinted);
         self.forget(round);
-        let proofs = self.due_proofs(round);
-        let sweep = permit(proofs, engine.policy(), &self.standing());
+        let containers = self.reap(engine, hints, &round.judged).await;
+        // A bundle is dead only when its cgroup is gone, so these are others.
+        let bundles = self.reap(engine, hints, &round.bundles).await;
+        containers.saturating_add(bundles)
+    }
+
+    async fn reap<S: Seek + Reap>(
+        &mut self,
+        engine: &mut Engine,
+        hints: &Hints,
+        judged: &[Judged<S>],
+    ) -> usize {
+        let sweep = permit(self.due_proofs(judged), engine.policy(), &self.standing());
         for refusal in &sweep.refused {
             self.note_refusal(&refusal.plan, &refusal.veto);
         }
-        let mut acts = 0_usize;
+        let acts = sweep.permitted.len();
         for plan in sweep.permitted {
             self.act(engine, hints, plan).await;
-            acts = acts.saturating_add(1);
         }
         acts
     }
@@ -156,19 +168,19 @@ impl Reaping {
         }
     }
 
-    fn note_changes(&mut self, round: &Round, hinted: Option<BootTime>) {
-        for judged in &round.judged {
-            let key = &judged.sighting.container;
-            let state = report::state_of(judged, self.stuck.contains_key(key));
+    fn note_changes<S: Subject>(&mut self, all: &[Judged<S>], hinted: Option<BootTime>) {
+        for judged in all {
+            let id = &judged.id;
+            let state = report::state_of(judged, self.stuck.contains_key(id));
             let before = match state {
-                Some(state) => self.states.insert(key.clone(), state),
-                None => self.states.remove(key),
+                Some(state) => self.states.insert(id.clone(), state),
+                None => self.states.remove(id),
             };
             match judged.history.clean_since {
                 Some(since) => {
-                    self.began.entry(key.clone()).or_insert_with(|| hinted.unwrap_or(since).min(since));
+                    self.began.entry(id.clone()).or_insert_with(|| hinted.unwrap_or(since).min(since));
                 }
-                None => drop(self.began.remove(key)),
+                None => drop(self.began.remove(id)),
             }
             if let Some(state) = state
                 && before != Some(state)
@@ -182,7 +194,7 @@ impl Reaping {
         }
     }
 
-    fn count_vetoes(&self, judged: &Judged) {
+    fn count_vetoes<S>(&self, judged: &Judged<S>) {
         if let Verdict::Held { vetoes, .. } = &judged.verdict {
             for veto in vetoes {
                 self.metrics.leak.vetoes.inc(veto.guard);
@@ -190,10 +202,10 @@ impl Reaping {
         }
     }
 
-    fn confirmed(&mut self, judged: &Judged) {
-        let Verdict::Leaked(proof) = &judged.verdict else { return };
+    fn confirmed<S: Subject>(&mut self, judged: &Judged<S>) {
+        let Some(proof) = judged.proof() else { return };
         let stamp = clock::stamp();
-        let began = self.began.get(&judged.sighting.container).copied().unwrap_or(stamp.boot);
+        let began = self.began.get(&judged.id).copied().unwrap_or(stamp.boot);
         let latency = stamp.boot.since(began);
         self.metrics.leak.detected.inc((proof.kind(), proof.cause()));
         self.metrics.leak.detection_latency.observe(latency.as_secs_f64());
@@ -203,56 +215,46 @@ impl Reaping {
         self.ledger.write(RecordType::LeakConfirmed, |journal, at| journal.leak_confirmed(at, id, body));
     }
 
-    /// Containers whose cgroup is gone, or in use again.
+    /// What is gone, or in use again.
     fn forget(&mut self, round: &Round) {
-        let present =
-            |key: &ContainerKey| round.judged.iter().any(|judged| judged.sighting.container == *key);
-        let gone: Vec<ContainerKey> = self.states.keys().filter(|key| !present(key)).cloned().collect();
-        for key in gone {
-            let Some((kind, state)) = self.states.remove(&key) else { continue };
-            let by_us = self.reaped.remove(&key).is_some();
+        let present = round.ids();
+        let gone: Vec<LeakId> = self.states.keys().filter(|id| !present.contains(id)).cloned().collect();
+        for id in gone {
+            let Some((kind, state)) = self.states.remove(&id) else { continue };
+            let by_us = self.reaped.remove(&id).is_some();
             let by = if by_us { ClearedBy::Reaper } else { ClearedBy::Vanished };
             self.metrics.leak.cleared.inc((kind, by));
             if !by_us {
-                tracing::info!(container.id = %key, %kind, %state, "gone by itself");
+                tracing::info!(leak = %id, %kind, %state, "gone by itself");
             }
         }
-        self.stuck.retain(|key, _| present(key));
-        self.began.retain(|key, _| present(key));
-        self.refused.retain(|key, _| present(key));
+        self.stuck.retain(|id, _| present.contains(id));
+        self.began.retain(|id, _| present.contains(id));
+        self.refused.retain(|id, _| present.contains(id));
     }
 
-    fn due_proofs(&self, round: &Round) -> Vec<LeakProof> {
+    fn due_proofs<S: Clone>(&self, judged: &[Judged<S>]) -> Vec<LeakProof<S>> {
         let now = clock::boot();
-        let due = |key| self.stuck.get(key).is_none_or(|stuck| stuck.until <= now);
-        round
-            .judged
-            .iter()
-            .filter(|judged| due(&judged.sighting.container))
-            .filter_map(|judged| match &judged.verdict {
-                Verdict::Leaked(proof) => Some((**proof).clone()),
-                Verdict::Live(_) | Verdict::Held { .. } => None,
-            })
-            .collect()
+        let due = |id| self.stuck.get(id).is_none_or(|stuck| stuck.until <= now);
+        judged.iter().filter(|judged| due(&judged.id)).filter_map(|judged| judged.proof().cloned()).collect()
     }
 
     /// Said once, not at every look.
-    fn note_refusal(&mut self, plan: &ReapPlan, veto: &Veto) {
-        let key = plan.proof().sighting().container.clone();
-        if self.refused.insert(key, veto.guard) != Some(veto.guard) {
+    fn note_refusal<S>(&mut self, plan: &ReapPlan<S>, veto: &Veto) {
+        if self.refused.insert(plan.id().clone(), veto.guard) != Some(veto.guard) {
             self.metrics.leak.vetoes.inc(veto.guard);
             let ops: Vec<&str> = plan.steps().iter().map(crate::plan::Step::op).collect();
             tracing::info!(leak = %plan.id(), plan = ops.join(","), "would reap, but {}: {}", veto.guard, veto.detail);
         }
     }
 
-    async fn act(&mut self, engine: &mut Engine, hints: &Hints, plan: ReapPlan) {
+    async fn act<S: Seek + Reap>(&mut self, engine: &mut Engine, hints: &Hints, plan: ReapPlan<S>) {
         if self.paused.is_some() {
             return;
         }
         let Some(journal) = self.ledger.journal() else { return };
         let (id, kind) = (plan.id().clone(), plan.proof().kind());
-        let key = plan.proof().sighting().container.clone();
+        let key = plan.proof().sighting().container().clone();
         let trigger = records::trigger(Triggered::Daemon, None, plan.proof().cause());
         self.recent.push_back(clock::boot());
         match carry_out(engine, journal, plan, trigger, &hints.freshness()).await {
@@ -262,7 +264,7 @@ impl Reaping {
                 tracing::info!(leak = %id, container.id = %key, %kind, took = ?report.took, killed = report.killed.len(), "{}", report.summary());
                 self.count(kind, &report, outcome);
                 self.stop_if_harmful(&report);
-                self.settle(key, kind, outcome);
+                self.settle(id, kind, outcome);
             }
             Acted::Stopped(veto) => {
                 tracing::info!(leak = %id, container.id = %key, "not reaped, {}: {}", veto.guard, veto.detail);
@@ -296,20 +298,20 @@ impl Reaping {
         self.paused = Some(reason);
     }
 
-    fn settle(&mut self, key: ContainerKey, kind: LeakKind, outcome: Outcome) {
+    fn settle(&mut self, id: LeakId, kind: LeakKind, outcome: Outcome) {
         if outcome == Outcome::Reaped {
             self.tally.reaped = self.tally.reaped.saturating_add(1);
-            self.stuck.remove(&key);
-            self.reaped.insert(key, kind);
+            self.stuck.remove(&id);
+            self.reaped.insert(id, kind);
             return;
         }
         self.tally.failed = self.tally.failed.saturating_add(1);
-        let tries = self.stuck.get(&key).map_or(0, |stuck| stuck.tries);
+        let tries = self.stuck.get(&id).map_or(0, |stuck| stuck.tries);
         let wait =
             FIRST_RETRY.saturating_mul(1_u32.checked_shl(tries).unwrap_or(u32::MAX)).min(LONGEST_RETRY);
         let stuck = Stuck { tries: tries.saturating_add(1), until: clock::boot().after(wait) };
-        tracing::warn!(container.id = %key, ?wait, tries = stuck.tries, "stuck, trying again later");
-        self.stuck.insert(key, stuck);
+        tracing::warn!(leak = %id, ?wait, tries = stuck.tries, "stuck, trying again later");
+        self.stuck.insert(id, stuck);
     }
 
     fn count(&self, kind: LeakKind, report: &Report, outcome: Outcome) {
@@ -329,8 +331,7 @@ impl Reaping {
 
     /// What a one-shot run comes to, given its last look.
     pub(super) fn tally(&self, last: &Round) -> Tally {
-        let left = last.judged.iter().filter(|judged| matches!(judged.verdict, Verdict::Leaked(_))).count();
-        Tally { left, ..self.tally }
+        Tally { left: last.confirmed(), ..self.tally }
     }
 
     pub(super) fn stop(&mut self, reason: &str) {

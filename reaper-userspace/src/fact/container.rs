@@ -6,9 +6,9 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     BundleFact, CgroupTree, Controllers, EndedCommand, Freeze, MountFact, ProcessFact, RuncState,
-    RuntimeAnswer, RuntimeProcess, ShimAnswer,
+    RuntimeAnswer, RuntimeProcess, ShimAnswer, Subject,
 };
-use crate::ident::{CgroupPath, CgroupRef, ContainerId, ContainerKey, Lookup, ProcessKey, exact};
+use crate::ident::{CgroupPath, CgroupRef, ContainerId, ContainerKey, LeakId, Lookup, ProcessKey, exact};
 
 /// Why we know that a cgroup belongs to a container of our containerd. Strongest first; a name is not enough.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -135,5 +135,52 @@ impl Sighting {
                 .iter()
                 .any(|tree| tree.controllers != Controllers::Other && tree.lists(process.key.tgid))
         })
+    }
+}
+
+impl Subject for Sighting {
+    fn container(&self) -> &ContainerKey {
+        &self.container
+    }
+
+    fn id(&self) -> LeakId {
+        LeakId::of(&self.container, &self.cgroup)
+    }
+
+    fn place(&self) -> String {
+        self.cgroup.to_string()
+    }
+
+    fn runtimes(&self) -> &[RuntimeAnswer] {
+        &self.runtimes
+    }
+
+    fn shims(&self) -> &[ShimAnswer] {
+        &self.shims
+    }
+
+    fn processes(&self) -> &[ProcessFact] {
+        &self.processes
+    }
+
+    fn roots(&self) -> Vec<CgroupRef> {
+        self.trees.iter().filter_map(|tree| tree.root()).map(|node| node.cgroup).collect()
+    }
+
+    fn populated(&self) -> Lookup<bool> {
+        Self::populated(self)
+    }
+
+    fn frozen(&self) -> Lookup<bool> {
+        let mut answer = Lookup::Found(false);
+        for node in self.trees.iter().flat_map(|tree| &tree.nodes) {
+            match &node.freeze {
+                Lookup::Found(Freeze::Frozen | Freeze::Freezing) => return Lookup::Found(true),
+                Lookup::Found(Freeze::Thawed | Freeze::None) => {}
+                Lookup::NotFound => answer = Lookup::Unavailable("no freezer's state was read".to_owned()),
+                Lookup::Unavailable(reason) => answer = Lookup::Unavailable(reason.clone()),
+            }
+        }
+        answer
     }
 }

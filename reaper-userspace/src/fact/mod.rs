@@ -3,13 +3,16 @@
 //! A fact carries no opinion. Each question that can fail is a [`Lookup`](crate::ident::Lookup), so that a
 //! failed question stays visible up to the verdict.
 
+mod bundle;
 mod cgroup;
 mod container;
 mod process;
 mod runtime;
 #[cfg(test)]
 pub(crate) mod sample;
+mod subject;
 
+pub use bundle::BundleSighting;
 pub use cgroup::{CgroupNode, CgroupTree, Controllers, Freeze};
 pub use container::{Provenance, Seen, Sighting};
 pub use process::{FileId, ProcessFact, ProcessState, RuntimeProcess, RuntimeRole};
@@ -17,3 +20,4 @@ pub use runtime::{
     BundleFact, ContainerRecord, CreateProgress, EndedCommand, Invocation, MountFact, Ownership, ProcessEnd,
     RuncState, RuntimeAnswer, RuntimeChoice, ServerFact, ShimAnswer, TaskStatus,
 };
+pub use subject::Subject;

@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use crate::fact::{Ownership, ProcessFact, Sighting};
+use super::Tracked;
+use crate::fact::{Ownership, ProcessFact, RuntimeAnswer, Sighting};
 use crate::ident::{CgroupPath, CgroupRef, ProcessKey, Tgid};
 
 /// What must stay the same from look to look for their ages to add up.
@@ -19,14 +20,11 @@ pub struct Identity {
 impl Identity {
     /// The identity of what a sighting saw.
     pub fn of(sighting: &Sighting) -> Self {
-        // Ours only: foreign ones come and go, and each of their answers is a guard by itself.
-        let ours = sighting.runtimes.iter().filter(|runtime| runtime.ownership == Ownership::Ours);
-        let servers = ours.filter_map(|runtime| runtime.server.found());
         Self {
             cgroup: sighting.cgroup.clone(),
             roots: sighting.trees.iter().filter_map(|tree| tree.root()).map(|node| node.cgroup).collect(),
             members: sighting.members().collect(),
-            servers: servers.map(|server| server.process).collect(),
+            servers: servers(&sighting.runtimes),
         }
     }
 
@@ -40,6 +38,24 @@ impl Identity {
             && self.servers == earlier.servers
             && descend(&now.processes, &earlier.members)
     }
+}
+
+impl Tracked for Sighting {
+    type Identity = Identity;
+
+    fn identity(&self) -> Identity {
+        Identity::of(self)
+    }
+
+    fn continues(&self, earlier: &Identity) -> bool {
+        Identity::of(self).continues(earlier, self)
+    }
+}
+
+/// The processes of our containerds: foreign ones come and go, and each of their answers is a guard by itself.
+pub(super) fn servers(runtimes: &[RuntimeAnswer]) -> BTreeSet<ProcessKey> {
+    let ours = runtimes.iter().filter(|runtime| runtime.ownership == Ownership::Ours);
+    ours.filter_map(|runtime| runtime.server.found()).map(|server| server.process).collect()
 }
 
 /// Whether every present member was seen before or leads, by parents within the present members, to one that was.

@@ -8,6 +8,7 @@
 //!   seen before) starts the clock anew (`a_new_incarnation_starts_the_clock_anew`).
 //! - Looking again at the same facts changes nothing but the number of looks (`looking_again_is_idempotent`).
 
+mod bundle;
 mod identity;
 #[cfg(test)]
 mod tests;
@@ -16,9 +17,10 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+pub use bundle::BundleIdentity;
 pub use identity::Identity;
 
-use crate::fact::Sighting;
+use crate::fact::Subject;
 use crate::ident::ContainerKey;
 use crate::time::BootTime;
 
@@ -42,28 +44,44 @@ pub enum Look {
     Guarded,
 }
 
+/// A subject whose looks can be told to be of the same thing.
+pub trait Tracked: Subject {
+    /// What must stay the same from look to look for their ages to add up.
+    type Identity: Clone + PartialEq;
+
+    /// The identity of what this look saw.
+    fn identity(&self) -> Self::Identity;
+
+    /// True if this look continues an earlier one.
+    fn continues(&self, earlier: &Self::Identity) -> bool;
+}
+
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct Entry {
+struct Entry<I> {
     container: ContainerKey,
-    identity: Identity,
+    identity: I,
     history: History,
 }
 
-/// All containers whose cgroups exist.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(from = "Vec<Entry>", into = "Vec<Entry>")]
-pub struct Inventory {
-    entries: BTreeMap<ContainerKey, Entry>,
+/// All subjects of one sort that exist, one a container.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(
+    from = "Vec<Entry<I>>",
+    into = "Vec<Entry<I>>",
+    bound(serialize = "I: Clone + Serialize", deserialize = "I: Deserialize<'de>")
+)]
+pub struct Inventory<I = Identity> {
+    entries: BTreeMap<ContainerKey, Entry<I>>,
 }
 
 // === impl Inventory ===
 
-impl Inventory {
+impl<I> Inventory<I> {
     /// Takes one look in, and says what is known with it.
-    pub fn note(&mut self, sighting: &Sighting, look: Look, now: BootTime) -> History {
-        let identity = Identity::of(sighting);
-        let known = self.entries.remove(&sighting.container);
-        let continued = known.filter(|entry| identity.continues(&entry.identity, sighting));
+    pub fn note<S: Tracked<Identity = I>>(&mut self, sighting: &S, look: Look, now: BootTime) -> History {
+        let container = sighting.container().clone();
+        let known = self.entries.remove(&container);
+        let continued = known.filter(|entry| sighting.continues(&entry.identity));
         let first_seen = continued.as_ref().map_or(now, |entry| entry.history.first_seen);
         let before = continued.and_then(|entry| Some((entry.history.clean_since?, entry.history.looks)));
         let (clean_since, looks) = match (look, before) {
@@ -72,13 +90,13 @@ impl Inventory {
             (Look::Clean, Some((since, looks))) => (Some(since), looks.saturating_add(1)),
         };
         let history = History { first_seen, clean_since, looks };
-        let container = sighting.container.clone();
+        let identity = sighting.identity();
         let entry = Entry { container: container.clone(), identity, history: history.clone() };
         self.entries.insert(container, entry);
         history
     }
 
-    /// Forgets the containers that the last full look did not find; returns them.
+    /// Forgets those that the last full look did not find; returns them.
     pub fn retain(&mut self, seen: impl Fn(&ContainerKey) -> bool) -> Vec<ContainerKey> {
         let gone: Vec<ContainerKey> = self.entries.keys().filter(|key| !seen(key)).cloned().collect();
         for key in &gone {
@@ -103,14 +121,20 @@ impl Inventory {
     }
 }
 
-impl From<Vec<Entry>> for Inventory {
-    fn from(entries: Vec<Entry>) -> Self {
+impl<I> Default for Inventory<I> {
+    fn default() -> Self {
+        Self { entries: BTreeMap::new() }
+    }
+}
+
+impl<I> From<Vec<Entry<I>>> for Inventory<I> {
+    fn from(entries: Vec<Entry<I>>) -> Self {
         Self { entries: entries.into_iter().map(|entry| (entry.container.clone(), entry)).collect() }
     }
 }
 
-impl From<Inventory> for Vec<Entry> {
-    fn from(inventory: Inventory) -> Self {
+impl<I> From<Inventory<I>> for Vec<Entry<I>> {
+    fn from(inventory: Inventory<I>) -> Self {
         inventory.entries.into_values().collect()
     }
 }

@@ -1,6 +1,6 @@
 //! Mounts below a directory in the mount namespace of a process, who else still has them, and the unmount.
 //!
-//! [`below`] and [`holders`] read; [`unmount()`] is the one effect and only `reap` calls it. A mount is named by its
+//! [`below`], [`holders`] and [`users()`] read; [`unmount()`] is the one effect and only `reap` calls it. A mount is named by its
 //! ids, its target and its namespace; a namespace is named by an incarnation of a process in it and held by
 //! descriptors while it is used, as its inode number is reused at once.
 //!
@@ -16,7 +16,9 @@ mod identity;
 mod namespace;
 mod table;
 mod unmount;
+mod users;
 
 pub use error::MountsError;
 pub use table::{Holders, below, holders};
 pub use unmount::{Unmount, unmount};
+pub use users::users;

@@ -13,7 +13,7 @@ mod tests;
 
 use serde::Serialize;
 
-use crate::fact::{Controllers, MountFact};
+use crate::fact::{BundleSighting, Controllers, MountFact, Sighting, Subject};
 use crate::ident::{CgroupPath, CgroupRef, LeakId};
 use crate::leak::Guard;
 use crate::policy::{Mode, Policy};
@@ -59,9 +59,9 @@ pub enum Step {
 /// What to do about one leak, in order.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[must_use = "a plan that nobody executes or shows was made for nothing"]
-pub struct ReapPlan {
+pub struct ReapPlan<S = Sighting> {
     id: LeakId,
-    proof: LeakProof,
+    proof: LeakProof<S>,
     steps: Vec<Step>,
 }
 
@@ -76,29 +76,35 @@ pub struct Standing {
     pub recent_reaps: u32,
 }
 
+/// A subject that something can be done about.
+pub trait Reapable: Subject {
+    /// What to do, in order.
+    fn steps(proof: &LeakProof<Self>) -> Vec<Step>;
+}
+
 /// One proof that was not permitted an act.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Refusal {
+pub struct Refusal<S = Sighting> {
     /// The plan as it would be carried out.
-    pub plan: ReapPlan,
+    pub plan: ReapPlan<S>,
     /// Why it is not.
     pub veto: Veto,
 }
 
 /// What one sweep may do.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Sweep {
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sweep<S = Sighting> {
     /// To be carried out, in order.
-    pub permitted: Vec<ReapPlan>,
+    pub permitted: Vec<ReapPlan<S>>,
     /// To be shown only.
-    pub refused: Vec<Refusal>,
+    pub refused: Vec<Refusal<S>>,
 }
 
 /// Plans every proof and sorts the plans by whether they may be carried out.
-pub fn permit(proofs: Vec<LeakProof>, policy: &Policy, standing: &Standing) -> Sweep {
+pub fn permit<S: Reapable>(proofs: Vec<LeakProof<S>>, policy: &Policy, standing: &Standing) -> Sweep<S> {
     let confirmed = u32::try_from(proofs.len()).unwrap_or(u32::MAX);
     let mut left = policy.budget.per_minute.saturating_sub(standing.recent_reaps);
-    let mut sweep = Sweep::default();
+    let mut sweep = Sweep { permitted: vec![], refused: vec![] };
     for proof in proofs {
         let veto = forbidden(&proof, policy, standing, confirmed).or_else(|| {
             let used_up = || format!("{} reaps a minute are used up", policy.budget.per_minute);
@@ -115,7 +121,7 @@ pub fn permit(proofs: Vec<LeakProof>, policy: &Policy, standing: &Standing) -> S
     sweep
 }
 
-fn forbidden(proof: &LeakProof, policy: &Policy, standing: &Standing, confirmed: u32) -> Option<Veto> {
+fn forbidden<S>(proof: &LeakProof<S>, policy: &Policy, standing: &Standing, confirmed: u32) -> Option<Veto> {
     if policy.mode_of(proof.kind()) == Mode::Observe {
         return Some(veto(Guard::ModeObserve, format!("{} is in observe mode", proof.kind())));
     }
@@ -159,11 +165,10 @@ impl Target {
     }
 }
 
-// === impl ReapPlan ===
+// === impl Sighting ===
 
-impl ReapPlan {
-    /// The plan for a proven leak.
-    pub fn new(proof: LeakProof) -> Self {
+impl Reapable for Sighting {
+    fn steps(proof: &LeakProof<Self>) -> Vec<Step> {
         let sighting = proof.sighting();
         let targets: Vec<Target> = sighting
             .trees
@@ -185,20 +190,44 @@ impl ReapPlan {
         }
         steps.extend(targets.into_iter().map(|target| Step::Remove { target }));
         if proof.kind().has_processes() {
-            let mounts = sighting.mounts.found().into_iter().flatten().rev();
-            steps.extend(mounts.cloned().map(|mount| Step::Unmount { mount }));
+            steps.extend(unmounts(sighting.mounts.found()));
         }
-        let id = LeakId::of(&sighting.container, &sighting.cgroup);
+        steps
+    }
+}
+
+/// Innermost first.
+fn unmounts(mounts: Option<&Vec<MountFact>>) -> impl Iterator<Item = Step> + '_ {
+    mounts.into_iter().flatten().rev().cloned().map(|mount| Step::Unmount { mount })
+}
+
+// === impl BundleSighting ===
+
+impl Reapable for BundleSighting {
+    /// The directory stays: containerd's next start removes it, in about ten milliseconds, once nothing is mounted.
+    fn steps(proof: &LeakProof<Self>) -> Vec<Step> {
+        unmounts(proof.sighting().mounts.found()).collect()
+    }
+}
+
+// === impl ReapPlan ===
+
+impl<S: Reapable> ReapPlan<S> {
+    /// The plan for a proven leak.
+    pub fn new(proof: LeakProof<S>) -> Self {
+        let (id, steps) = (proof.sighting().id(), S::steps(&proof));
         Self { id, proof, steps }
     }
+}
 
+impl<S> ReapPlan<S> {
     /// The leak's short name.
     pub const fn id(&self) -> &LeakId {
         &self.id
     }
 
     /// What the plan rests on.
-    pub const fn proof(&self) -> &LeakProof {
+    pub const fn proof(&self) -> &LeakProof<S> {
         &self.proof
     }
 

@@ -1,6 +1,6 @@
 //! One held `/proc/PID` directory.
 
-use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt as _;
 use std::path::PathBuf;
 
@@ -35,6 +35,10 @@ impl ProcDir {
             Err(Errno::NOENT) => Err(absence(tgid)),
             Err(source) => Err(ProcfsError::Open { tgid, source }),
         }
+    }
+
+    pub(super) fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
     }
 
     pub(super) fn stat(&self) -> Result<Stat, ProcfsError> {

@@ -36,6 +36,14 @@ pub enum ProcfsError {
         /// Cause.
         source: Errno,
     },
+    /// Its descriptors could not be listed.
+    #[error("list the descriptors of process {tgid}")]
+    Descriptors {
+        /// The process.
+        tgid: Tgid,
+        /// Cause.
+        source: Errno,
+    },
     /// A file of a process could not be read.
     #[error("read {file} of process {tgid}")]
     Read {

@@ -13,6 +13,7 @@
 //! - What a process says about itself (`comm`, argv) is bounded, decoded lossily and only a hint.
 
 mod ancestry;
+mod descriptors;
 mod dir;
 mod error;
 mod handle;
@@ -22,6 +23,7 @@ mod process;
 mod runtime;
 
 pub use ancestry::{Read, ancestors};
+pub use descriptors::sockets;
 pub use error::ProcfsError;
 pub use handle::{Candidate, Member, PidHandle};
 pub use invocation::invocation;

@@ -12,12 +12,14 @@
 //! - What came into a cgroup after the verdict ends the act and stays as it is, and so does everything after it.
 //! - The whole reap of one incident ends by its deadline; what cannot end is named.
 
+mod bundle;
 mod freezer;
 pub mod hook;
 mod kill;
 mod members;
 mod outcome;
 mod remove;
+mod unmount;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -29,13 +31,10 @@ pub use outcome::{Remaining, Report, StepReport};
 use self::hook::Point;
 use crate::audit::Intent;
 use crate::cgroupfs::{CgroupDir, HierarchyMount, Layout, Reopened};
-use crate::fact::MountFact;
+use crate::fact::{MountFact, Sighting};
 use crate::ident::{CgroupRef, Lookup, ProcessKey};
-use crate::inventory::Identity;
-use crate::kernel::chain;
-use crate::mounts::{self, Unmount};
-use crate::plan::{ReapPlan, Step, Target};
-use crate::procfs;
+use crate::inventory::Tracked;
+use crate::plan::{ReapPlan, Reapable, Step, Target};
 use crate::time::BootTime;
 use crate::verdict::LeakProof;
 
@@ -87,6 +86,24 @@ pub struct Timing {
     pub deadline: BootTime,
 }
 
+/// A subject that can be acted on.
+pub trait Reap: Reapable + Tracked {
+    /// A plan whose objects are held.
+    type Armed: Send + 'static;
+
+    /// Holds what the plan is about, by identity.
+    fn arm(plan: ReapPlan<Self>, layout: Arc<Layout>) -> Result<Self::Armed, Refused>;
+
+    /// Carries the plan out; `fresh` must have been proven after [`Reap::arm`], and `intent` is the durable record that
+    /// this act begins. Nothing is touched when the fresh proof is about something else.
+    fn fire(
+        armed: Self::Armed,
+        fresh: &LeakProof<Self>,
+        intent: &Intent,
+        timing: Timing,
+    ) -> Result<Report, Refused>;
+}
+
 // === impl Timing ===
 
 impl Timing {
@@ -133,7 +150,7 @@ impl Armed {
     /// `fresh` must have been proven after [`Armed::open`], and `intent` is the durable record that this act begins.
     /// Nothing is touched when the fresh proof is about something else.
     pub fn fire(self, fresh: &LeakProof, intent: &Intent, timing: Timing) -> Result<Report, Refused> {
-        self.same_incident(fresh)?;
+        same_incident(self.plan.proof(), fresh)?;
         tracing::debug!(leak = %self.plan.id(), txn = intent.txn(), "reap begins");
         let started = (timing.now)();
         hook::pass(Point::Proven);
@@ -144,20 +161,28 @@ impl Armed {
         }
         Ok(run.finish((timing.now)().since(started)))
     }
+}
 
-    fn same_incident(&self, fresh: &LeakProof) -> Result<(), Refused> {
-        let planned = Identity::of(self.plan.proof().sighting());
-        let same_kind = fresh.kind() == self.plan.proof().kind();
-        let same_container = fresh.sighting().container == self.plan.proof().sighting().container;
-        if !same_kind
-            || !same_container
-            || !Identity::of(fresh.sighting()).continues(&planned, fresh.sighting())
-        {
-            let detail = "the cgroup, its members or its containerd are not the ones that were judged";
-            return Err(Refused::IdentityChanged(detail.to_owned()));
-        }
-        Ok(())
+impl Reap for Sighting {
+    type Armed = Armed;
+
+    fn arm(plan: ReapPlan, layout: Arc<Layout>) -> Result<Armed, Refused> {
+        Armed::open(plan, layout)
     }
+
+    fn fire(armed: Armed, fresh: &LeakProof, intent: &Intent, timing: Timing) -> Result<Report, Refused> {
+        armed.fire(fresh, intent, timing)
+    }
+}
+
+fn same_incident<S: Tracked>(planned: &LeakProof<S>, fresh: &LeakProof<S>) -> Result<(), Refused> {
+    let same_kind = fresh.kind() == planned.kind();
+    let same_container = fresh.sighting().container() == planned.sighting().container();
+    if !same_kind || !same_container || !fresh.sighting().continues(&planned.sighting().identity()) {
+        let detail = "what is there, its members or its containerd are not the ones that were judged";
+        return Err(Refused::IdentityChanged(detail.to_owned()));
+    }
+    Ok(())
 }
 
 fn hold(target: &Target, layout: &Layout) -> Result<Option<Held>, Refused> {
@@ -235,17 +260,8 @@ impl Run<'_> {
     }
 
     fn unmount(&self, mount: &MountFact) -> Result<(), String> {
-        let known = self.fresh.sighting().mounts.found().is_some_and(|mounts| mounts.contains(mount));
-        if !known {
-            return Err("the last look did not find it and it was left alone".to_owned());
-        }
         hook::pass(Point::Unmount);
-        match mounts::unmount(mount, &procfs::start_of, self.timing.deadline) {
-            Ok(Unmount::Unmounted | Unmount::AlreadyGone) => Ok(()),
-            Ok(Unmount::OtherMount(id)) => Err(format!("mount {id} is there now and was left alone")),
-            Err(error) if error.is_busy() => Err(format!("{}{}", chain(&error), holders_of(mount))),
-            Err(error) => Err(chain(&error)),
-        }
+        unmount::unmount(mount, self.fresh.sighting().mounts.found(), self.timing)
     }
 
     fn remove(&mut self, target: &Target) -> Result<(), String> {
@@ -274,26 +290,6 @@ impl Run<'_> {
             .map(Target::place)
             .collect();
         self.report
-    }
-}
-
-/// Who keeps a mount busy from another mount namespace, in words: for people, who have to end it.
-fn holders_of(mount: &MountFact) -> String {
-    const NAMED: usize = 5;
-    let found = match procfs::all() {
-        Ok(processes) => mounts::holders(&mount.target, mount.namespace_of, &processes),
-        Err(error) => Lookup::Unavailable(chain(&error)),
-    };
-    match found {
-        Lookup::Found(holders) if holders.processes.is_empty() => String::new(),
-        Lookup::Found(holders) => {
-            let named: Vec<String> = holders.processes.iter().take(NAMED).map(ToString::to_string).collect();
-            let more = holders.processes.len().saturating_sub(NAMED);
-            let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-            format!("; seen from other mount namespaces by process {}{more}", named.join(", "))
-        }
-        Lookup::NotFound => String::new(),
-        Lookup::Unavailable(reason) => format!("; who holds it is not known: {reason}"),
     }
 }
 

@@ -17,7 +17,7 @@ use super::cgroups_path::Driver;
 use super::directory::{Directory, DirectoryError, lookup};
 use super::spec::Spec;
 use super::{about, reason, shown};
-use crate::fact::{BundleFact, CreateProgress};
+use crate::fact::{BundleFact, CreateProgress, FileId};
 use crate::ident::{CgroupPath, ContainerId, ContainerKey, Lookup, Namespace, Tgid};
 
 /// The plugin's directory in containerd's state directory, the same from 1.4 to 2.4.
@@ -91,6 +91,11 @@ pub fn list(state: &Path) -> Lookup<Bundles> {
 /// The bundle of one container.
 pub fn one(state: &Path, key: &ContainerKey) -> Lookup<BundleFact> {
     in_bundle(state, key, |bundle| fact(bundle, key))
+}
+
+/// Which directory the bundle of one container is.
+pub fn identity_of(state: &Path, key: &ContainerKey) -> Lookup<FileId> {
+    in_bundle(state, key, Directory::id).and_then(lookup)
 }
 
 /// The runtime options of one container; `NotFound` if it has no bundle or its bundle has none.

@@ -15,6 +15,7 @@ use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, fstat, openat, stata
 use rustix::io::Errno;
 
 use super::reason;
+use crate::fact::FileId;
 use crate::ident::Lookup;
 
 /// An open directory and the path it was opened by.
@@ -110,6 +111,14 @@ impl Directory {
         let held = fstat(&child.fd).map_err(|source| DirectoryError::Open { path: path(), source })?;
         let same = (now.st_dev, now.st_ino) == (held.st_dev, held.st_ino);
         if same { Ok(()) } else { Err(DirectoryError::Replaced { path: path() }) }
+    }
+
+    /// Which directory it is, whatever its name is now.
+    pub(super) fn id(&self) -> Result<FileId, DirectoryError> {
+        match fstat(&self.fd) {
+            Ok(stat) => Ok(FileId { device: stat.st_dev, inode: stat.st_ino }),
+            Err(source) => Err(DirectoryError::Open { path: self.path.clone(), source }),
+        }
     }
 
     /// Where it was opened.

@@ -9,23 +9,17 @@
 //! - If the table of sockets cannot be read the answer is `Unavailable`: a containerd may be hidden in it.
 
 use std::collections::BTreeSet;
-use std::ffi::OsStr;
-use std::fs::File;
-use std::io::Read as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::stat;
 
-use super::about;
+use super::sockets::{self, BoundSocket};
 use crate::fact::Ownership;
 use crate::ident::Lookup;
 
 /// Where containerd listens unless configured otherwise.
 pub const DEFAULT_ADDRESS: &str = "/run/containerd/containerd.sock";
-
-/// A table of more than 100,000 sockets.
-const TABLE_LIMIT: u64 = 32 << 20;
 
 /// A containerd to ask.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,12 +49,13 @@ pub fn ours(configured: &[String]) -> Vec<Address> {
 /// The configured addresses, those that live shims were started with, and every listening socket of `table`
 /// (`/proc/1/net/unix`: the host's network namespace) whose file is named `containerd*.sock`.
 pub fn addresses(configured: &[String], of_shims: &[String], table: &Path) -> Lookup<Vec<Address>> {
-    let content = match read(table) {
-        Ok(content) => content,
-        Err(error) => return Lookup::Unavailable(about(table, &error)),
+    let bound = match sockets::bound(table) {
+        Lookup::Found(bound) => bound,
+        Lookup::NotFound => return Lookup::NotFound,
+        Lookup::Unavailable(reason) => return Lookup::Unavailable(reason),
     };
     let ours = configured.iter().map(|address| (address.clone(), Ownership::Ours));
-    let found = of_shims.iter().cloned().chain(listening(&content));
+    let found = of_shims.iter().cloned().chain(listening(&bound));
     Lookup::Found(distinct(ours.chain(found.map(|address| (address, Ownership::Foreign)))))
 }
 
@@ -95,37 +90,14 @@ impl Identity {
     }
 }
 
-fn read(table: &Path) -> std::io::Result<Vec<u8>> {
-    let mut content = Vec::new();
-    File::open(table)?.take(TABLE_LIMIT).read_to_end(&mut content)?;
-    match u64::try_from(content.len()) {
-        Ok(length) if length < TABLE_LIMIT => Ok(content),
-        Ok(_) | Err(_) => Err(std::io::ErrorKind::FileTooLarge.into()),
-    }
-}
-
 /// Paths of listening sockets that are named like containerd's, in order of the table.
-///
-/// A row of `net/unix/af_unix.c:unix_seq_show` is `Num: RefCount Protocol Flags Type St Inode Path`.
-fn listening(table: &[u8]) -> impl Iterator<Item = String> {
-    table.split(|byte| *byte == b'\n').filter_map(|row| {
-        let mut fields = row.splitn(8, |byte| *byte == b' ');
-        let (flags, path) = (fields.nth(3)?, fields.nth(3)?);
-        let path = path.trim_ascii_start();
-        let name = Path::new(OsStr::from_bytes(path)).file_name()?.as_bytes();
-        let named = path.starts_with(b"/")
-            && name.starts_with(b"containerd")
-            && name.ends_with(b".sock")
-            && !path.iter().any(u8::is_ascii_control);
-        (named && accepts(flags)).then(|| String::from_utf8(path.to_vec()).ok()).flatten()
+fn listening(bound: &[BoundSocket]) -> impl Iterator<Item = String> + '_ {
+    bound.iter().filter(|socket| socket.listening).filter_map(|socket| {
+        let name = socket.path.file_name()?.as_bytes();
+        let named = name.starts_with(b"containerd") && name.ends_with(b".sock");
+        let exact = !socket.path.as_os_str().as_bytes().iter().any(u8::is_ascii_control);
+        (named && exact).then(|| socket.path.to_str().map(ToOwned::to_owned)).flatten()
     })
-}
-
-/// Whether `__SO_ACCEPTCON` (bit 16) is set.
-fn accepts(flags: &[u8]) -> bool {
-    const SO_ACCEPTCON: u32 = 1 << 16;
-    let text = String::from_utf8_lossy(flags);
-    u32::from_str_radix(&text, 16).is_ok_and(|flags| flags & SO_ACCEPTCON != 0)
 }
 
 #[cfg(test)]
@@ -143,7 +115,8 @@ mod tests {
     }
 
     fn found(table: &str) -> Vec<String> {
-        listening(table.as_bytes()).collect()
+        let bound: Vec<BoundSocket> = sockets::parse(table.as_bytes()).collect();
+        listening(&bound).collect()
     }
 
     #[test]

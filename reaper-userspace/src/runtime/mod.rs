@@ -16,6 +16,7 @@ pub mod containerd;
 pub mod discover;
 pub mod runc;
 pub mod shim;
+pub mod sockets;
 
 mod cgroups_path;
 mod directory;

@@ -16,6 +16,8 @@ use std::time::Duration;
 
 use containerd_shim_protos::api::{StateRequest, StateResponse, Status as ProcessStatus};
 use containerd_shim_protos::protobuf::{self, EnumOrUnknown, Message as _};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket_with};
 use sha2::{Digest as _, Sha256};
 use tokio::net::UnixStream;
 use tokio::time::timeout;
@@ -68,6 +70,23 @@ pub fn socket_path(address: &str, namespace: &Namespace, group: &ContainerId) ->
 /// The socket that a shim's address names; `None` for abstract sockets and other transports.
 pub fn socket_of(address: &str) -> Option<&Path> {
     address.strip_prefix("unix://").filter(|path| path.starts_with('/')).map(Path::new)
+}
+
+/// Whether anybody listens at a socket, whether or not it answers: `NotFound` only if the kernel refuses the connection
+/// or there is no such file. The connection is closed at once.
+pub fn listener(socket: &Path) -> Lookup<()> {
+    match connect(socket) {
+        // EAGAIN: somebody listens, and its backlog is full.
+        Ok(()) | Err(Errno::AGAIN) => Lookup::Found(()),
+        Err(Errno::CONNREFUSED | Errno::NOENT) => Lookup::NotFound,
+        Err(errno) => Lookup::Unavailable(format!("connect to {}: {errno}", shown(socket))),
+    }
+}
+
+fn connect(path: &Path) -> Result<(), Errno> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    rustix::net::connect(&socket, &SocketAddrUnix::new(path)?)
 }
 
 /// What the shim at this socket says about one container.
@@ -196,6 +215,23 @@ mod tests {
         assert_eq!(socket("/run/containerd/containerd.sock"), Path::new(want));
         assert_eq!(socket("/run//containerd/./x/../containerd.sock/"), Path::new(want));
         assert_ne!(socket("/run/containerd2/containerd.sock"), Path::new(want));
+    }
+
+    #[test]
+    fn a_listener_is_found_even_with_a_full_backlog_and_only_a_refusal_is_absence() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("s");
+        assert_eq!(listener(&path), Lookup::NotFound);
+        let held = std::os::unix::net::UnixListener::bind(&path).unwrap();
+        // Nobody accepts, so that the backlog fills up.
+        for _ in 0..300 {
+            assert_eq!(listener(&path), Lookup::Found(()));
+        }
+        drop(held);
+        assert_eq!(listener(&path), Lookup::NotFound);
+        let below_a_file = path.join("s");
+        assert!(listener(&below_a_file).unavailable().is_some());
+        assert!(listener(&dir.path().join("x".repeat(200))).unavailable().is_some());
     }
 
     #[test]

@@ -135,7 +135,7 @@ fn runtime_inits(question: &Question<'_>, members: &[ProcessFact]) -> Vec<Proces
     members.iter().filter(|member| binaries::is_init(member, &known)).map(|member| member.key).collect()
 }
 
-fn find_bundle(sources: &Sources, container: &ContainerKey) -> Lookup<BundleFact> {
+pub(super) fn find_bundle(sources: &Sources, container: &ContainerKey) -> Lookup<BundleFact> {
     let mut answer = Lookup::NotFound;
     for state in &sources.containerd_states {
         match bundle::one(state, container) {
@@ -148,7 +148,10 @@ fn find_bundle(sources: &Sources, container: &ContainerKey) -> Lookup<BundleFact
 }
 
 /// The roots that we know, and those that the container's own options name, in its bundle or in its record.
-fn runc_state(question: &Question<'_>, bundle: &Lookup<BundleFact>) -> Lookup<crate::fact::RuncState> {
+pub(super) fn runc_state(
+    question: &Question<'_>,
+    bundle: &Lookup<BundleFact>,
+) -> Lookup<crate::fact::RuncState> {
     let Candidate { container, .. } = question.candidate;
     let mut roots: Vec<PathBuf> = question.sources.runc_roots.clone();
     let mut told = false;
@@ -182,12 +185,10 @@ fn runc_state(question: &Question<'_>, bundle: &Lookup<BundleFact>) -> Lookup<cr
     }
 }
 
-/// Mounts as containerd's mount namespace has them, or PID 1's where no containerd of ours answers.
-fn rootfs_mounts(bundle: &Lookup<BundleFact>, scene: &Scene) -> Lookup<Vec<MountFact>> {
+/// Mounts as the mount namespace has them that containerd makes them in.
+pub(super) fn rootfs_mounts(bundle: &Lookup<BundleFact>, scene: &Scene) -> Lookup<Vec<MountFact>> {
     let Lookup::Found(bundle) = bundle else { return Lookup::Found(vec![]) };
-    let of_server = scene.servers.iter().filter(|server| server.is_ours());
-    let mut namespaces = of_server.filter_map(|server| server.fact.found()).map(|server| server.process);
-    match namespaces.next() {
+    match scene.mount_namespace() {
         Some(process) => mounts::below(process, &bundle.path.join("rootfs"), &procfs::start_of),
         None => {
             Lookup::Unavailable("no containerd of ours tells which mount namespace to look in".to_owned())
@@ -199,7 +200,7 @@ fn is_recorded(runtimes: &[RuntimeAnswer]) -> bool {
     runtimes.iter().any(|runtime| runtime.ownership == Ownership::Ours && runtime.record.found().is_some())
 }
 
-async fn ask_servers(question: &Question<'_>) -> Vec<RuntimeAnswer> {
+pub(super) async fn ask_servers(question: &Question<'_>) -> Vec<RuntimeAnswer> {
     let mut answers = vec![];
     for server in &question.scene.servers {
         let answer = ask_server(server, question).await;
@@ -214,7 +215,8 @@ async fn ask_server(server: &Server, question: &Question<'_>) -> RuntimeAnswer {
     let container = &question.candidate.container;
     match server.health() {
         Lookup::Unavailable(reason) => silent(server, &reason),
-        Lookup::Found(()) | Lookup::NotFound => RuntimeAnswer {
+        Lookup::NotFound => not_running(server, question),
+        Lookup::Found(()) => RuntimeAnswer {
             address: server.address(),
             ownership: server.client.ownership(),
             server: server.fact.clone(),
@@ -252,6 +254,22 @@ fn silent(server: &Server, reason: &str) -> RuntimeAnswer {
     }
 }
 
+/// The tasks of a containerd are in its memory only: one that is not running has none. Its records are on disk, where
+/// only it can read them: so it counts as having one. A record that names the same cgroup matters where it is a live
+/// container's, which has a bundle.
+fn not_running(server: &Server, question: &Question<'_>) -> RuntimeAnswer {
+    let Candidate { container, cgroup, .. } = question.candidate;
+    let others = question.all.iter().filter(|other| {
+        other.container != *container && (other.cgroup.contains(cgroup) || cgroup.contains(&other.cgroup))
+    });
+    RuntimeAnswer {
+        task: Lookup::NotFound,
+        record: Lookup::Found(()),
+        overlapping: Lookup::Found(others.map(|other| other.container.clone()).collect()),
+        ..silent(server, "containerd is not running")
+    }
+}
+
 fn overlapping(server: &Server, question: &Question<'_>) -> Lookup<Vec<ContainerKey>> {
     let Candidate { container, cgroup, .. } = question.candidate;
     let unknown = server.records.found().into_iter().flatten().find_map(|record| {
@@ -276,7 +294,7 @@ fn overlapping(server: &Server, question: &Question<'_>) -> Lookup<Vec<Container
 /// The shims that may know the container: that of its group, or every shim of the namespace where no group is known,
 /// and where no containerd of ours has a record. Without one, containerd's list of tasks is all there is to ask, and it
 /// leaves out every task whose shim does not answer (`services/tasks/local.go:List`).
-async fn ask_shims(question: &Question<'_>, recorded: bool) -> Vec<ShimAnswer> {
+pub(super) async fn ask_shims(question: &Question<'_>, recorded: bool) -> Vec<ShimAnswer> {
     let Candidate { container, group, .. } = question.candidate;
     let group = group.as_ref().filter(|_| recorded);
     let concerns = |shim: &Shim<'_>| {

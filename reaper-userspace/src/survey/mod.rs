@@ -9,7 +9,9 @@
 //!   others are asked about one by one, because a list leaves out what does not answer.
 //! - A cgroup is looked at only because a bundle, a record or our own earlier sight names it.
 
+mod absence;
 mod binaries;
+mod bundles;
 mod candidates;
 mod claims;
 mod examine;
@@ -21,10 +23,11 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
-pub use scene::Sources;
+pub use absence::NotStopped;
+pub use scene::{Expected, Sources};
 
 use crate::cgroupfs::{CgroupDir, CgroupfsError, Layout};
-use crate::fact::{Provenance, Seen, Sighting, TaskStatus};
+use crate::fact::{BundleSighting, Provenance, Seen, Sighting, TaskStatus};
 use crate::ident::{CgroupRef, ContainerKey, Lookup, ProcessKey};
 use candidates::Candidate;
 use scene::Scene;
@@ -45,6 +48,8 @@ pub struct LiveContainer {
 pub struct Look {
     /// Containers with a cgroup that no containerd lists as a task, in order.
     pub sightings: Vec<Sighting>,
+    /// Bundles with mounts whose containers have no cgroup and are not listed, in order.
+    pub bundles: Vec<BundleSighting>,
     /// Containers that are listed.
     pub live: Vec<LiveContainer>,
     /// Cgroups with provenance, to be remembered.
@@ -78,6 +83,11 @@ impl Survey {
         Arc::clone(&self.layout)
     }
 
+    /// `Ok` if all our containerds are proven not to run; asks nobody else.
+    pub fn stopped(&self) -> Result<(), NotStopped> {
+        self.sources.containerd_addresses.iter().try_for_each(|address| absence::proven(address))
+    }
+
     /// Looks at everything.
     pub async fn look(&self, remembered: &[Seen]) -> Look {
         let scene = Scene::gather(&self.sources, remembered).await;
@@ -103,6 +113,8 @@ impl Survey {
                 let roots = sighting.trees.iter().filter_map(|tree| tree.root()).map(|node| node.cgroup);
                 look.seen.extend(remember(candidate, roots.collect()));
                 look.sightings.push(sighting);
+            } else if let Some(bundle) = self.examine_bundle(candidate, &candidates, &scene).await {
+                look.bundles.push(bundle);
             }
         }
         look
@@ -121,9 +133,43 @@ impl Survey {
         self.examine(candidate, &candidates, &scene).await.map_or(Lookup::NotFound, Lookup::Found)
     }
 
+    /// Looks at one bundle, asking everybody anew. `NotFound` if it has no mounts any more, or a cgroup again.
+    pub async fn look_at_bundle(
+        &self,
+        container: &ContainerKey,
+        remembered: &[Seen],
+    ) -> Lookup<BundleSighting> {
+        let scene = Scene::gather(&self.sources, remembered).await;
+        let candidates = candidates::all(&scene, remembered);
+        let Some(candidate) = candidates.iter().find(|candidate| candidate.container == *container) else {
+            return Lookup::NotFound;
+        };
+        if self.examine(candidate, &candidates, &scene).await.is_some() {
+            return Lookup::NotFound;
+        }
+        self.examine_bundle(candidate, &candidates, &scene).await.map_or(Lookup::NotFound, Lookup::Found)
+    }
+
     async fn examine(&self, candidate: &Candidate, all: &[Candidate], scene: &Scene) -> Option<Sighting> {
-        let (layout, sources) = (&self.layout, &self.sources);
-        examine::examine(&examine::Question { candidate, all, scene, layout, sources }).await
+        examine::examine(&self.question(candidate, all, scene)).await
+    }
+
+    async fn examine_bundle(
+        &self,
+        candidate: &Candidate,
+        all: &[Candidate],
+        scene: &Scene,
+    ) -> Option<BundleSighting> {
+        bundles::examine(&self.question(candidate, all, scene)).await
+    }
+
+    fn question<'a>(
+        &'a self,
+        candidate: &'a Candidate,
+        all: &'a [Candidate],
+        scene: &'a Scene,
+    ) -> examine::Question<'a> {
+        examine::Question { candidate, all, scene, layout: &self.layout, sources: &self.sources }
     }
 
     /// Only the roots: the trees of live containers are nobody's business.

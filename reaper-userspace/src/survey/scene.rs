@@ -7,19 +7,19 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use tokio::time::timeout;
 
-use super::{LiveContainer, binaries, candidates, claims};
+use super::{LiveContainer, absence, binaries, candidates, claims};
 use crate::fact::{
     BundleFact, ContainerRecord, FileId, Ownership, ProcessFact, RuntimeProcess, RuntimeRole, Seen,
     ServerFact, TaskStatus,
 };
-use crate::ident::{ContainerId, ContainerKey, Lookup, Namespace, ProcessKey};
+use crate::ident::{ContainerId, ContainerKey, Lookup, Namespace, ProcessKey, Tgid};
 use crate::kernel::chain;
 use crate::procfs;
 use crate::runtime::containerd::{Containerd, DEADLINE};
 use crate::runtime::{bundle, discover};
 
 /// The host's table of Unix sockets; we share PID 1's PID namespace or can do nothing at all.
-const SOCKET_TABLE: &str = "/proc/1/net/unix";
+pub(super) const SOCKET_TABLE: &str = "/proc/1/net/unix";
 
 /// How many foreign containerds are asked. Anybody can listen on a socket that is named like one.
 const FOREIGN_LIMIT: usize = 16;
@@ -37,6 +37,18 @@ pub struct Sources {
     pub runc_roots: Vec<PathBuf>,
     /// Where cgroup hierarchies are mounted.
     pub cgroup_roots: Vec<PathBuf>,
+    /// Whether our containerds should be running.
+    pub expected: Expected,
+}
+
+/// Whether our containerds should be running.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Expected {
+    /// Yes: one that does not answer leaves its questions unanswered.
+    #[default]
+    Running,
+    /// Not yet: one that is proven not to run has no tasks, and one that runs is not asked.
+    Stopped,
 }
 
 /// One containerd and what it said.
@@ -87,6 +99,16 @@ pub(super) struct Scene {
 // === impl Server ===
 
 impl Server {
+    /// For one of ours that should not be running.
+    fn stopped(address: discover::Address) -> Self {
+        let fact = match absence::proven(&address.address) {
+            Ok(()) => Lookup::NotFound,
+            Err(why) => Lookup::Unavailable(why.to_string()),
+        };
+        let client = Containerd::new(address.address, address.ownership, DEADLINE);
+        Self { client, fact, records: Lookup::NotFound, tasks: Lookup::NotFound }
+    }
+
     async fn ask(address: discover::Address) -> Self {
         let client = Containerd::new(address.address.clone(), address.ownership, DEADLINE);
         let fact = client.server(procfs::start_of).await;
@@ -122,7 +144,7 @@ impl Server {
         self.client.address().to_owned()
     }
 
-    /// Whether it answers at all.
+    /// Whether it answers at all; `NotFound` if it is proven not to run.
     pub(super) fn health(&self) -> Lookup<()> {
         self.fact.as_ref().map(|_| ()).and_then(|()| self.records.as_ref().map(|_| ()))
     }
@@ -180,6 +202,12 @@ impl Processes {
     }
 }
 
+/// This very program.
+fn ourselves() -> Option<ProcessKey> {
+    let tgid = Tgid::new(i64::from(std::process::id()))?;
+    procfs::start_of(tgid).found().map(|start| ProcessKey { tgid, start: *start })
+}
+
 // === impl Scene ===
 
 impl Scene {
@@ -195,8 +223,11 @@ impl Scene {
             unseen_sockets: None,
             problems: vec![],
         };
-        scene.servers =
-            join_all(discover::ours(&sources.containerd_addresses).into_iter().map(Server::ask)).await;
+        let ours = discover::ours(&sources.containerd_addresses).into_iter();
+        scene.servers = match sources.expected {
+            Expected::Running => join_all(ours.map(Server::ask)).await,
+            Expected::Stopped => ours.map(Server::stopped).collect(),
+        };
         scene.list_bundles(sources);
         let containers = claims::Containers::of(&candidates::all(&scene, remembered), &scene.servers);
         scene.processes.outside(&containers);
@@ -279,6 +310,15 @@ impl Scene {
         let ours = self.servers.iter().filter(|server| server.is_ours());
         let records = ours.filter_map(|server| server.records.found()).flatten();
         records.filter(move |record| record.key == *container)
+    }
+
+    /// A process in the mount namespace in which containerd has its mounts. Where it is proven not to run, that is ours:
+    /// who comes before a service of the host has to run as one.
+    pub(super) fn mount_namespace(&self) -> Option<ProcessKey> {
+        let ours = || self.servers.iter().filter(|server| server.is_ours());
+        let running = ours().find_map(|server| server.fact.found()).map(|server| server.process);
+        let stopped = || ours().any(|server| server.fact.is_not_found());
+        running.or_else(|| stopped().then(ourselves).flatten())
     }
 
     /// The containerd that a shim was started by, if it was found.

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::fact::{CreateProgress, ProcessEnd, Provenance, Sighting};
+use crate::fact::{CreateProgress, ProcessEnd, Provenance, Sighting, Subject};
 use crate::ident::Lookup;
 use crate::inventory::History;
 use crate::leak::{LeakKind, Source};
@@ -53,9 +53,12 @@ fn provenance(sighting: &Sighting) -> Evidence {
     Evidence { source, what }
 }
 
-fn answers(sighting: &Sighting) -> Vec<Evidence> {
-    let runtimes = sighting.runtimes.iter().filter_map(|runtime| {
+pub(super) fn answers<S: Subject>(sighting: &S) -> Vec<Evidence> {
+    let runtimes = sighting.runtimes().iter().filter_map(|runtime| {
         let what = match (&runtime.record, &runtime.task) {
+            (_, Lookup::NotFound) if runtime.server.is_not_found() => {
+                "is not served: no containerd, no tasks"
+            }
             (Lookup::Found(()), Lookup::NotFound) => "has a record of the container, but no task",
             (Lookup::NotFound, Lookup::NotFound) => "has neither record nor task of the container",
             (Lookup::Unavailable(_), Lookup::NotFound) => "has no task of the container",
@@ -63,7 +66,7 @@ fn answers(sighting: &Sighting) -> Vec<Evidence> {
         };
         Some(Evidence { source: Source::Containerd, what: format!("{} {what}", runtime.address) })
     });
-    let shims = sighting.shims.iter().filter(|shim| shim.task.is_not_found()).map(|shim| Evidence {
+    let shims = sighting.shims().iter().filter(|shim| shim.task.is_not_found()).map(|shim| Evidence {
         source: Source::Shim,
         what: format!("shim {} says it has no such task", shim.process.tgid),
     });

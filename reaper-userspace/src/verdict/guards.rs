@@ -3,8 +3,11 @@
 //! A row is a pure function of one [`Case`]; several reasons of one guard are several vetoes. The rows of time
 //! stand apart in [`too_young`], because they need a history.
 
-use crate::fact::{Ownership, ProcessFact, RuntimeRole, Sighting, TaskStatus};
-use crate::ident::{CgroupPath, Lookup};
+use crate::fact::{
+    Ownership, ProcessFact, RuntimeAnswer, RuntimeProcess, RuntimeRole, ShimAnswer, Sighting, Subject,
+    TaskStatus,
+};
+use crate::ident::{CgroupPath, ContainerKey, Lookup};
 use crate::inventory::History;
 use crate::leak::{Guard, LeakKind};
 use crate::policy::Policy;
@@ -14,9 +17,9 @@ use super::{Freshness, Veto};
 
 /// What the rows look at.
 #[derive(Debug)]
-pub struct Case<'a> {
+pub struct Case<'a, S = Sighting> {
     /// The facts.
-    pub sighting: &'a Sighting,
+    pub sighting: &'a S,
     /// The kind that the facts have the shape of.
     pub kind: LeakKind,
     /// The operator's policy.
@@ -26,17 +29,26 @@ pub struct Case<'a> {
 }
 
 /// One row of the table.
-#[derive(Clone, Copy, Debug)]
-pub struct Rule {
+#[derive(Debug)]
+pub struct Rule<S = Sighting> {
     /// The guard that the row is about.
     pub guard: Guard,
     /// The condition in words, for `explain` and the documentation.
     pub means: &'static str,
     /// Finds the reasons; empty when the guard does not hold.
-    pub finds: fn(&Case<'_>) -> Vec<String>,
+    pub finds: fn(&Case<'_, S>) -> Vec<String>,
 }
 
-/// Every guard that one look can show, in the order they are reported.
+/// Goes through a table.
+pub(super) fn vetoes<S>(rules: &[Rule<S>], case: &Case<'_, S>) -> Vec<Veto> {
+    let of_rule = |rule: &Rule<S>| {
+        let guard = rule.guard;
+        (rule.finds)(case).into_iter().map(move |detail| Veto::new(guard, detail))
+    };
+    rules.iter().flat_map(of_rule).collect()
+}
+
+/// Every guard that one look at a container's cgroup can show, in the order they are reported.
 pub const RULES: &[Rule] = &[
     Rule {
         guard: Guard::SourceUnavailable,
@@ -94,12 +106,12 @@ pub const RULES: &[Rule] = &[
 ];
 
 /// Who owns it, if somebody says so explicitly: then it is live, whatever it looks like.
-pub(super) fn owner(sighting: &Sighting) -> Option<String> {
-    let by_runtime = sighting.runtimes.iter().find_map(|runtime| {
+pub(super) fn owner<S: Subject>(sighting: &S) -> Option<String> {
+    let by_runtime = sighting.runtimes().iter().find_map(|runtime| {
         runtime.task.found().map(|status| format!("task {} at {}", status_word(*status), runtime.address))
     });
     let by_shim = || {
-        sighting.shims.iter().find_map(|shim| {
+        sighting.shims().iter().find_map(|shim| {
             let status = shim.task.found()?;
             // A registered task outweighs everything else, except one that is merely waiting to be deleted by a
             // client that never will: containerd's own answer decides on those.
@@ -123,19 +135,8 @@ const fn status_word(status: TaskStatus) -> &'static str {
 fn source_unavailable(case: &Case<'_>) -> Vec<String> {
     let sighting = case.sighting;
     let mut reasons: Vec<String> = sighting.unreadable.clone();
-    if sighting.runtimes.iter().all(|runtime| runtime.ownership == Ownership::Foreign) {
-        reasons.push("no containerd of ours was asked".to_owned());
-    }
+    reasons.extend(unanswered(&sighting.runtimes, &sighting.shims));
     let mut note = |reason: Option<&String>| reasons.extend(reason.cloned());
-    for runtime in &sighting.runtimes {
-        note(runtime.server.unavailable());
-        note(runtime.task.unavailable());
-        note(runtime.record.unavailable());
-        note(runtime.overlapping.unavailable());
-    }
-    for shim in &sighting.shims {
-        note(shim.task.unavailable());
-    }
     for tree in &sighting.trees {
         note(tree.unanswered());
     }
@@ -152,6 +153,25 @@ fn source_unavailable(case: &Case<'_>) -> Vec<String> {
     }
     reasons.sort();
     reasons.dedup();
+    reasons
+}
+
+/// Every question to a containerd or a shim that got no answer.
+pub(super) fn unanswered(runtimes: &[RuntimeAnswer], shims: &[ShimAnswer]) -> Vec<String> {
+    let mut reasons = vec![];
+    if runtimes.iter().all(|runtime| runtime.ownership == Ownership::Foreign) {
+        reasons.push("no containerd of ours was asked".to_owned());
+    }
+    let mut note = |reason: Option<&String>| reasons.extend(reason.cloned());
+    for runtime in runtimes {
+        note(runtime.server.unavailable());
+        note(runtime.task.unavailable());
+        note(runtime.record.unavailable());
+        note(runtime.overlapping.unavailable());
+    }
+    for shim in shims {
+        note(shim.task.unavailable());
+    }
     reasons
 }
 
@@ -175,10 +195,12 @@ fn known_to_runtime(case: &Case<'_>) -> Vec<String> {
 
 fn in_flight(case: &Case<'_>) -> Vec<String> {
     let commands = case.sighting.supervisors.iter().filter(|s| matches!(s.role, RuntimeRole::Command { .. }));
-    case.sighting
-        .in_flight
-        .iter()
-        .chain(commands)
+    running(case.sighting.in_flight.iter().chain(commands))
+}
+
+/// The commands among these processes, in words.
+pub(super) fn running<'a, I: Iterator<Item = &'a RuntimeProcess>>(processes: I) -> Vec<String> {
+    processes
         .filter_map(|process| match &process.role {
             RuntimeRole::Command { verb } => Some(format!(
                 "{} {verb} (pid {}) is running",
@@ -217,11 +239,14 @@ fn record_present(case: &Case<'_>) -> Vec<String> {
         .runtimes
         .iter()
         .filter(|runtime| runtime.record.found().is_some())
-        .map(|runtime| format!("{} has the container's record, and init is not proven dead", runtime.address))
+        .map(|runtime| {
+            let has = if runtime.server.is_not_found() { "may have" } else { "has" };
+            format!("{} {has} the container's record, and init is not proven dead", runtime.address)
+        })
         .collect()
 }
 
-fn event_gap(case: &Case<'_>) -> Vec<String> {
+pub(super) fn event_gap<S>(case: &Case<'_, S>) -> Vec<String> {
     match case.freshness {
         Freshness::Fresh => vec![],
         Freshness::Stale(missed) => vec![missed.clone()],
@@ -287,11 +312,17 @@ fn is_foreign_name(name: &str) -> bool {
 fn protected(case: &Case<'_>) -> Vec<String> {
     let mut reasons: Vec<String> =
         unfit_place(&case.sighting.cgroup).map(str::to_owned).into_iter().collect();
-    let key = &case.sighting.container;
-    if case.policy.protect_ids.contains(&key.id) {
+    reasons.extend(protected_by_policy(&case.sighting.container, case.policy));
+    reasons
+}
+
+/// The operator's own rules.
+pub(super) fn protected_by_policy(key: &ContainerKey, policy: &Policy) -> Vec<String> {
+    let mut reasons = vec![];
+    if policy.protect_ids.contains(&key.id) {
         reasons.push(format!("id {} is protected by policy", key.id));
     }
-    if case.policy.protect_namespaces.contains(&key.namespace) {
+    if policy.protect_namespaces.contains(&key.namespace) {
         reasons.push(format!("namespace {} is protected by policy", key.namespace));
     }
     reasons
@@ -352,7 +383,12 @@ fn stray_member(case: &Case<'_>) -> Vec<String> {
 }
 
 /// What only time lifts: quiet for the grace, the runtime serving for the grace, two looks apart.
-pub(super) fn too_young(sighting: &Sighting, history: &History, policy: &Policy, now: BootTime) -> Vec<Veto> {
+pub(super) fn too_young<S: Subject>(
+    sighting: &S,
+    history: &History,
+    policy: &Policy,
+    now: BootTime,
+) -> Vec<Veto> {
     let mut vetoes = vec![];
     let mut wait = |until: BootTime, detail: String| {
         if until > now {
@@ -367,7 +403,7 @@ pub(super) fn too_young(sighting: &Sighting, history: &History, policy: &Policy,
     let grace = policy.grace;
     wait(clean_since.after(grace), format!("leak-shaped for {:.1?} of {grace:?}", now.since(clean_since)));
     wait(clean_since.after(policy.look_gap), "a second look is needed".to_owned());
-    for runtime in sighting.runtimes.iter().filter(|runtime| runtime.ownership == Ownership::Ours) {
+    for runtime in sighting.runtimes().iter().filter(|runtime| runtime.ownership == Ownership::Ours) {
         if let Lookup::Found(server) = &runtime.server {
             let started = BootTime::from_nanos(server.process.start.boot_nanos());
             wait(

@@ -1,4 +1,4 @@
-//! Judges one container from the facts: in use, held back by guards, or leaked beyond doubt.
+//! Judges one subject from the facts: in use, held back by guards, or leaked beyond doubt.
 //!
 //! `assess(facts) -> Assessment` looks at one sighting; `conclude(assessment, history) -> Verdict` adds what only
 //! time can show. Both are pure: no clock, no I/O, the same facts give the same verdict. A [`LeakProof`] can be
@@ -9,6 +9,7 @@
 //! - Taking evidence away never turns a veto into a proof (`judge_is_monotone_in_evidence`).
 //! - Two looks apart, at the same cgroups, come before every proof.
 
+mod bundle;
 mod evidence;
 mod guards;
 mod proof;
@@ -23,7 +24,7 @@ pub use proof::LeakProof;
 use serde::{Deserialize, Serialize};
 
 use crate::fact::Sighting;
-use crate::inventory::History;
+use crate::inventory::{History, Tracked};
 use crate::leak::{Cause, Guard, LeakKind, LeakState};
 use crate::policy::Policy;
 use crate::time::BootTime;
@@ -64,10 +65,19 @@ pub struct Assessment {
     pub vetoes: Vec<Veto>,
 }
 
-/// The judgement of one container.
+/// A subject with a veto table of its own.
+pub trait Judge: Tracked {
+    /// Each row of its table, in the order they are reported: the guard, and its condition in words.
+    fn rules() -> Vec<(Guard, &'static str)>;
+
+    /// Looks at one sighting.
+    fn assess(&self, policy: &Policy, freshness: &Freshness) -> Assessment;
+}
+
+/// The judgement of one subject.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
-pub enum Verdict {
+pub enum Verdict<S = Sighting> {
     /// In use; the text says by whom.
     Live(String),
     /// Has the shape of a leak, and these guards hold.
@@ -84,31 +94,22 @@ pub enum Verdict {
         vetoes: Vec<Veto>,
     },
     /// Leaked.
-    Leaked(Box<LeakProof>),
+    Leaked(Box<LeakProof<S>>),
 }
 
 /// Looks at one sighting.
-pub fn assess(sighting: &Sighting, policy: &Policy, freshness: &Freshness) -> Assessment {
-    let (kind, cause) = shape::classify(sighting);
-    let facts = Case { sighting, kind, policy, freshness };
-    let vetoes = RULES
-        .iter()
-        .flat_map(|rule| {
-            let found = (rule.finds)(&facts);
-            found.into_iter().map(|detail| Veto { guard: rule.guard, detail, ready_at: None })
-        })
-        .collect();
-    Assessment { kind, cause, evidence: evidence::collect(sighting, kind), vetoes }
+pub fn assess<S: Judge>(sighting: &S, policy: &Policy, freshness: &Freshness) -> Assessment {
+    sighting.assess(policy, freshness)
 }
 
 /// Adds what only time can show, and makes the proof if nothing holds.
-pub fn conclude(
-    sighting: &Sighting,
+pub fn conclude<S: Judge>(
+    sighting: &S,
     assessment: Assessment,
     history: &History,
     policy: &Policy,
     now: BootTime,
-) -> Verdict {
+) -> Verdict<S> {
     let Assessment { kind, cause, mut evidence, mut vetoes } = assessment;
     if let Some(owner) = guards::owner(sighting) {
         return Verdict::Live(owner);
@@ -123,9 +124,33 @@ pub fn conclude(
     Verdict::Held { kind, cause, state, evidence, vetoes }
 }
 
+// === impl Veto ===
+
+impl Veto {
+    /// A veto that time alone does not lift.
+    const fn new(guard: Guard, detail: String) -> Self {
+        Self { guard, detail, ready_at: None }
+    }
+}
+
+// === impl Sighting ===
+
+impl Judge for Sighting {
+    fn rules() -> Vec<(Guard, &'static str)> {
+        RULES.iter().map(|rule| (rule.guard, rule.means)).collect()
+    }
+
+    fn assess(&self, policy: &Policy, freshness: &Freshness) -> Assessment {
+        let (kind, cause) = shape::classify(self);
+        let facts = Case { sighting: self, kind, policy, freshness };
+        let vetoes = guards::vetoes(RULES, &facts);
+        Assessment { kind, cause, vetoes, evidence: evidence::collect(self, kind) }
+    }
+}
+
 // === impl Verdict ===
 
-impl Verdict {
+impl<S> Verdict<S> {
     /// The leak's state; `None` for what is in use.
     pub const fn state(&self) -> Option<LeakState> {
         match self {

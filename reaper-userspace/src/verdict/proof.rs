@@ -3,28 +3,23 @@
 use serde::Serialize;
 
 use super::Evidence;
-use crate::fact::Sighting;
+use crate::fact::{Sighting, Subject};
 use crate::ident::{CgroupRef, ProcessKey};
 use crate::leak::{Cause, LeakKind};
 
-/// Proof that one container's cgroup leaked. Holding one proves that two looks apart found no veto; it does not
+/// Proof that one subject leaked: a container's cgroup unless the type says otherwise. Holding one proves that two looks apart found no veto; it does not
 /// prove that this still holds, so whoever acts asks for a second one directly before.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct LeakProof {
+pub struct LeakProof<S = Sighting> {
     kind: LeakKind,
     cause: Cause,
-    sighting: Sighting,
+    sighting: S,
     evidence: Vec<Evidence>,
 }
 
-impl LeakProof {
+impl<S> LeakProof<S> {
     /// Private to `verdict`: the only place where proofs are made.
-    pub(super) const fn new(
-        kind: LeakKind,
-        cause: Cause,
-        sighting: Sighting,
-        evidence: Vec<Evidence>,
-    ) -> Self {
+    pub(super) const fn new(kind: LeakKind, cause: Cause, sighting: S, evidence: Vec<Evidence>) -> Self {
         Self { kind, cause, sighting, evidence }
     }
 
@@ -39,7 +34,7 @@ impl LeakProof {
     }
 
     /// The facts it rests on.
-    pub const fn sighting(&self) -> &Sighting {
+    pub const fn sighting(&self) -> &S {
         &self.sighting
     }
 
@@ -47,14 +42,18 @@ impl LeakProof {
     pub fn evidence(&self) -> &[Evidence] {
         &self.evidence
     }
+}
 
-    /// The roots of the leaked trees.
-    pub fn roots(&self) -> impl Iterator<Item = CgroupRef> + '_ {
-        self.sighting.trees.iter().filter_map(|tree| tree.root()).map(|node| node.cgroup)
-    }
-
+impl<S: Subject> LeakProof<S> {
     /// The members when it was proven.
     pub fn members(&self) -> impl Iterator<Item = ProcessKey> + '_ {
         self.sighting.members()
+    }
+}
+
+impl LeakProof {
+    /// The roots of the leaked trees.
+    pub fn roots(&self) -> impl Iterator<Item = CgroupRef> + '_ {
+        self.sighting.trees.iter().filter_map(|tree| tree.root()).map(|node| node.cgroup)
     }
 }
