@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 
 use super::{
-    BundleFact, CgroupNode, CgroupTree, Controllers, CreateProgress, EndedCommand, Freeze, Invocation,
-    Ownership, ProcessEnd, ProcessFact, ProcessState, Provenance, RuncState, RuntimeAnswer, RuntimeProcess,
-    RuntimeRole, ServerFact, ShimAnswer, Sighting, TaskStatus,
+    BundleFact, BundleSighting, CgroupNode, CgroupTree, Controllers, CreateProgress, EndedCommand, FileId,
+    Freeze, Invocation, MountFact, Ownership, ProcessEnd, ProcessFact, ProcessState, Provenance, RuncState,
+    RuntimeAnswer, RuntimeProcess, RuntimeRole, ServerFact, ShimAnswer, Sighting, TaskStatus,
 };
 use crate::ident::{
     CgroupId, CgroupPath, CgroupRef, ContainerId, ContainerKey, Hierarchy, Lookup, Namespace, ProcessKey,
@@ -176,5 +176,29 @@ pub(crate) fn ended_create(end: ProcessEnd) -> EndedCommand {
         began: BootTime::from_nanos(1_000_000_000),
         ended: BootTime::from_nanos(1_250_000_000),
         end,
+    }
+}
+
+pub(crate) fn mount(id: u32, below: &str) -> MountFact {
+    MountFact {
+        mount_id: id,
+        unique_id: Some(u64::from(id) + 1_000),
+        target: bundle().path.join(below),
+        namespace_of: key(200, 7),
+    }
+}
+
+/// A bundle with two mounts, of which nothing else is left.
+pub(crate) fn dead_bundle() -> BundleSighting {
+    BundleSighting {
+        bundle: bundle(),
+        directory: Lookup::Found(FileId { device: 30, inode: 1_234 }),
+        mounts: Lookup::Found(vec![mount(77, "rootfs"), mount(78, "rootfs/data")]),
+        unreadable: vec![],
+        runc_state: Lookup::NotFound,
+        runtimes: vec![answer()],
+        shims: vec![],
+        listener: Lookup::NotFound,
+        in_flight: vec![],
     }
 }

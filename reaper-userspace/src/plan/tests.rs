@@ -105,3 +105,18 @@ fn processes_die_before_directories_go_before_mounts_innermost_first() {
         .collect();
     assert_eq!(unmounted, [2, 1]);
 }
+
+#[test]
+fn the_mounts_of_a_dead_bundle_go_innermost_first_and_its_directory_stays() {
+    let (sighting, policy, start) = (sample::dead_bundle(), Policy::default(), BootTime::from_nanos(0));
+    let history = History { first_seen: start, clean_since: Some(start), looks: 2 };
+    let now = start.after(policy.grace).after(policy.grace);
+    let assessment = assess(&sighting, &policy, &Freshness::Fresh);
+    let Verdict::Leaked(proof) = conclude(&sighting, assessment, &history, &policy, now) else {
+        panic!("not leaked");
+    };
+    let plan = ReapPlan::new(*proof);
+    let inner_first = [sample::mount(78, "rootfs/data"), sample::mount(77, "rootfs")];
+    assert_eq!(plan.steps(), inner_first.map(|mount| Step::Unmount { mount }));
+    assert!(plan.id().as_str().starts_with("bu-"), "{}", plan.id());
+}

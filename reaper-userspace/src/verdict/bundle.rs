@@ -116,3 +116,124 @@ fn collect(sighting: &BundleSighting) -> Vec<Evidence> {
     }
     evidence
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fact::{Ownership, RuncState, TaskStatus, sample};
+    use crate::inventory::{History, Inventory, Look};
+    use crate::time::BootTime;
+    use crate::verdict::{Verdict, conclude};
+
+    fn unknown<T>() -> Lookup<T> {
+        Lookup::Unavailable("asked in vain".to_owned())
+    }
+
+    fn guards(sighting: &BundleSighting) -> Vec<Guard> {
+        let assessment = sighting.assess(&Policy::default(), &Freshness::Fresh);
+        assessment.vetoes.iter().map(|veto| veto.guard).collect()
+    }
+
+    fn spoiled(spoil: impl FnOnce(&mut BundleSighting)) -> Vec<Guard> {
+        let mut sighting = sample::dead_bundle();
+        spoil(&mut sighting);
+        guards(&sighting)
+    }
+
+    fn at(seconds: u64) -> BootTime {
+        BootTime::default().after(std::time::Duration::from_secs(seconds))
+    }
+
+    fn judged(sighting: &BundleSighting, history: &History) -> Verdict<BundleSighting> {
+        let policy = Policy::default();
+        let assessment = sighting.assess(&policy, &Freshness::Fresh);
+        conclude(sighting, assessment, history, &policy, at(2_000))
+    }
+
+    #[test]
+    fn a_bundle_that_nobody_speaks_for_is_dead_after_two_looks_and_the_grace() {
+        let sighting = sample::dead_bundle();
+        assert_eq!(guards(&sighting), []);
+        let mut ages = Inventory::default();
+        let first = ages.note(&sighting, Look::Clean, at(1_000));
+        assert!(matches!(judged(&sighting, &first), Verdict::Held { .. }), "one look is not enough");
+        let second = ages.note(&sighting, Look::Clean, at(1_900));
+        let Verdict::Leaked(proof) = judged(&sighting, &second) else { panic!("not proven") };
+        assert_eq!((proof.kind(), proof.cause()), (LeakKind::BundleDead, Cause::CreateKilled));
+    }
+
+    #[test]
+    fn every_question_without_an_answer_vetoes() {
+        let spoils: [fn(&mut BundleSighting); 10] = [
+            |s| s.directory = unknown(),
+            |s| s.mounts = unknown(),
+            |s| s.listener = unknown(),
+            |s| s.runc_state = unknown(),
+            |s| s.bundle.group = unknown(),
+            |s| s.unreadable.push("freezer: EIO".to_owned()),
+            |s| s.runtimes[0].task = unknown(),
+            |s| s.runtimes[0].record = unknown(),
+            |s| s.runtimes[0].server = unknown(),
+            |s| s.runtimes[0].ownership = Ownership::Foreign,
+        ];
+        for (number, spoil) in spoils.into_iter().enumerate() {
+            assert_eq!(spoiled(spoil), [Guard::SourceUnavailable], "{number}");
+        }
+    }
+
+    #[test]
+    fn whoever_may_still_own_it_vetoes() {
+        let with_init = |alive| {
+            let path = "/s".into();
+            RuncState { path, init: Some(sample::key(9, 9)), init_alive: alive }
+        };
+        let known = [Guard::KnownToRuntime];
+        for status in [TaskStatus::Stopped, TaskStatus::Running, TaskStatus::Unknown] {
+            assert_eq!(spoiled(|s| s.runtimes[0].task = Lookup::Found(status)), known);
+        }
+        assert_eq!(spoiled(|s| s.listener = Lookup::Found(())), known);
+        assert_eq!(spoiled(|s| s.shims.push(sample::shim_answer(Lookup::NotFound))), known);
+        assert_eq!(spoiled(|s| s.in_flight.push(sample::command("delete"))), [Guard::InFlight]);
+        let alive = with_init(Lookup::Found(true));
+        assert_eq!(spoiled(|s| s.runc_state = Lookup::Found(alive)), [Guard::LiveInit]);
+        let dead = with_init(Lookup::Found(false));
+        assert_eq!(spoiled(|s| s.runc_state = Lookup::Found(dead)), []);
+        let unclear = with_init(unknown());
+        assert_eq!(spoiled(|s| s.runc_state = Lookup::Found(unclear)), [Guard::SourceUnavailable]);
+    }
+
+    #[test]
+    fn a_task_makes_it_live_and_names_that_are_protected_stay() {
+        let mut owned = sample::dead_bundle();
+        owned.runtimes[0].task = Lookup::Found(TaskStatus::Stopped);
+        let history = History { first_seen: at(1), clean_since: None, looks: 0 };
+        assert!(matches!(judged(&owned, &history), Verdict::Live(_)));
+        let policy = Policy { protect_ids: [sample::container().id].into(), ..Policy::default() };
+        let vetoes = sample::dead_bundle().assess(&policy, &Freshness::Fresh).vetoes;
+        assert_eq!(vetoes.first().map(|veto| veto.guard), Some(Guard::Protected));
+        let stale = Freshness::Stale("ring full".to_owned());
+        let vetoes = sample::dead_bundle().assess(&Policy::default(), &stale).vetoes;
+        assert_eq!(vetoes.first().map(|veto| veto.guard), Some(Guard::EventGap));
+    }
+
+    #[test]
+    fn another_bundle_or_a_new_mount_of_the_same_name_starts_the_clock_anew() {
+        let changes: [fn(&mut BundleSighting); 3] = [
+            |s| s.directory = Lookup::Found(crate::fact::FileId { device: 30, inode: 1_235 }),
+            |s| s.mounts = Lookup::Found(vec![sample::mount(79, "rootfs")]),
+            |s| s.runtimes[0].server = Lookup::NotFound,
+        ];
+        for (number, change) in changes.into_iter().enumerate() {
+            let mut ages = Inventory::default();
+            ages.note(&sample::dead_bundle(), Look::Clean, at(10));
+            let mut other = sample::dead_bundle();
+            change(&mut other);
+            assert_eq!(ages.note(&other, Look::Clean, at(20)).looks, 1, "{number}");
+        }
+        let mut ages = Inventory::default();
+        ages.note(&sample::dead_bundle(), Look::Clean, at(10));
+        let mut fewer = sample::dead_bundle();
+        fewer.mounts = Lookup::Found(vec![sample::mount(77, "rootfs")]);
+        assert_eq!(ages.note(&fewer, Look::Clean, at(20)).looks, 2);
+    }
+}
