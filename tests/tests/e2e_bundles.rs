@@ -3,7 +3,7 @@
 #![cfg(test)]
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -18,16 +18,9 @@ const LIMIT: Duration = Duration::from_mins(1);
 const SLOW: Duration = Duration::from_secs(5);
 const FAST: Duration = Duration::from_secs(3);
 
-fn product() -> Result<PathBuf> {
-    let binary = std::env::var_os("REAPER_BINARY").context(
-        "REAPER_BINARY names no product to test; `cargo xtask test` builds it and sets the variable",
-    )?;
-    Ok(PathBuf::from(binary))
-}
-
 fn start() -> Result<(Containerd, Reaper)> {
     let containerd = Containerd::start(Node::new(CgroupView::preferred()?)?)?;
-    let reaper = Reaper::new(product()?, &containerd);
+    let reaper = Reaper::from_env(&containerd)?;
     Ok((containerd, reaper))
 }
 
