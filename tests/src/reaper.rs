@@ -20,10 +20,14 @@ const READY: Duration = Duration::from_secs(30);
 const STOP: Duration = Duration::from_secs(20);
 const HTTP: Duration = Duration::from_secs(5);
 
+/// Runs a program in a mount namespace with tracefs, which not every machine has mounted, and all that is mounted later.
+const WITH_TRACEFS: &str = "mount -t tracefs tracefs /sys/kernel/tracing && exec \"$0\" \"$@\"";
+
 /// The binary and the flags that point it at one containerd.
 #[derive(Clone, Debug)]
 pub struct Reaper {
     binary: PathBuf,
+    tracefs: bool,
     flags: Vec<String>,
     dir: PathBuf,
     audit_log: PathBuf,
@@ -85,7 +89,22 @@ impl Reaper {
         let flags =
             flags.iter().flat_map(|(flag, path)| [(*flag).to_owned(), path.display().to_string()]).collect();
         let audit_log = node.dir().join("audit.jsonl");
-        Self { binary, flags, dir: node.dir().to_owned(), audit_log }
+        Self { binary, tracefs: false, flags, dir: node.dir().to_owned(), audit_log }
+    }
+
+    /// The same where tracefs is mounted, as it is on nodes.
+    #[must_use]
+    pub fn with_tracefs(self) -> Self {
+        Self { tracefs: true, ..self }
+    }
+
+    fn program(&self) -> Command {
+        if !self.tracefs {
+            return Command::new(&self.binary);
+        }
+        let mut command = Command::new("unshare");
+        command.args(["--mount", "--propagation", "slave", "sh", "-c", WITH_TRACEFS]).arg(&self.binary);
+        command
     }
 
     /// The product that `REAPER_BINARY` names, for one containerd.
@@ -111,7 +130,7 @@ impl Reaper {
 
     /// A command with the flags of this containerd added, to be started by the caller.
     pub fn command(&self, args: &[&str]) -> Command {
-        let mut command = Command::new(&self.binary);
+        let mut command = self.program();
         command.args(args).args(&self.flags);
         command
     }
@@ -145,7 +164,7 @@ impl Reaper {
         let metrics = free_address()?;
         let log = self.dir.join(format!("reaper-{mode}.log"));
         let output = fs::File::options().create(true).append(true).open(&log).context("open the log")?;
-        let mut command = Command::new(&self.binary);
+        let mut command = self.program();
         command.args(["run", "--mode", mode, "--grace", &spell(options.grace)]);
         command.args(["--interval", &spell(options.interval), "--metrics-listen", &metrics.to_string()]);
         let child = command

@@ -16,8 +16,11 @@ use serde_json::Value;
 
 /// Long enough for a maker of leaks to look at its work before the daemon ends it.
 const GRACE: Duration = Duration::from_secs(3);
-const CRASHES: [Crash; 3] = [Crash::FrozenCreate, Crash::OrphanedChildren, Crash::ThawedCreate];
 const SOON: Duration = Duration::from_mins(1);
+/// With probes: no periodic look falls into the test.
+const FAR: Duration = Duration::from_mins(10);
+/// Without them.
+const NEAR: Duration = Duration::from_millis(500);
 
 const fn options(mode: Mode, interval: Duration) -> DaemonOptions {
     DaemonOptions { mode, grace: GRACE, interval }
@@ -51,10 +54,22 @@ fn assert_page_is_sound(daemon: &Daemon) -> Result<()> {
     Ok(())
 }
 
+/// What each crash leaves and why, whatever tells the daemon to look.
+const VERDICTS: [(Crash, &str, &str); 3] = [
+    (Crash::FrozenCreate, "cgroup.half_created", "create_killed"),
+    (Crash::OrphanedChildren, "cgroup.orphaned", "delete_failed"),
+    (Crash::ThawedCreate, "cgroup.empty", "unknown"),
+];
+
 /// Leaks made while it runs are confirmed and reaped, and everything that is shown says so.
-fn leaks_are_reaped_as_they_happen(view: CgroupView, probes: &str, interval: Duration) -> Result<()> {
+fn leaks_are_reaped_as_they_happen(view: CgroupView, probes: &str) -> Result<()> {
     let containerd = Containerd::start(Node::new(view)?)?;
     let reaper = Reaper::from_env(&containerd)?;
+    let (reaper, interval) = match probes {
+        "classic" => (reaper.with_tracefs(), FAR),
+        "poll" => (reaper, NEAR),
+        _ => (reaper, FAR),
+    };
     let live = containerd.live("live", Shape::Plain)?;
     let daemon = reaper.daemon_with(&options(Mode::Enforce, interval), &["--probes", probes])?;
     assert!(
@@ -62,7 +77,7 @@ fn leaks_are_reaped_as_they_happen(view: CgroupView, probes: &str, interval: Dur
     );
     let leaks: Vec<Leak> = std::thread::scope(|scope| {
         let crash = |crash| containerd.crash(&format!("{crash:?}").to_lowercase(), crash);
-        let makers = CRASHES.map(|how| scope.spawn(move || crash(how)));
+        let makers = VERDICTS.map(|(how, ..)| scope.spawn(move || crash(how)));
         makers.into_iter().map(|maker| maker.join().unwrap()).collect::<Result<_>>()
     })?;
     wait_until("the end of all leaks", SOON, || {
@@ -70,15 +85,15 @@ fn leaks_are_reaped_as_they_happen(view: CgroupView, probes: &str, interval: Dur
     })?;
     wait_until("all outcomes", SOON, || Ok(records(&reaper, "reap.outcome")?.len() == leaks.len()))?;
     assert!(live.still_alive(&containerd)?);
-    for leak in &leaks {
+    for (leak, (_, kind, cause)) in leaks.iter().zip(VERDICTS) {
         let confirmed = records(&reaper, "leak.confirmed")?;
         let record =
             confirmed.iter().find(|record| record["target"]["container"] == leak.id.as_str()).unwrap();
+        assert_eq!((&record["target"]["kind"], &record["trigger"]["rule"]), (&kind.into(), &cause.into()));
         let late = record["detection_ms"].as_f64().unwrap() - 1e3 * GRACE.as_secs_f64();
         println!("{view:?} {probes}: {:?} confirmed {late:.0} ms after the grace", leak.crash);
         assert!(late > -20.0, "{record}");
-        let series =
-            format!("cgroup_reaper_reaps_total{{kind=\"{}\",outcome=\"reaped\"}}", leak.kind.as_str());
+        let series = format!("cgroup_reaper_reaps_total{{kind=\"{kind}\",outcome=\"reaped\"}}");
         assert!((metric(&daemon, &series)? - 1.0).abs() < 0.1, "{series}");
     }
     assert!(metric(&daemon, "cgroup_reaper_bystander_kills_total")? < 0.1);
@@ -95,22 +110,21 @@ fn assert_ends_in_order(daemon: Daemon, reaper: &Reaper) -> Result<()> {
     Ok(())
 }
 
-#[test]
-fn leaks_are_reaped_as_they_happen_with_probes_on_cgroup_v2() -> Result<()> {
-    leaks_are_reaped_as_they_happen(CgroupView::V2, "btf", Duration::from_mins(1))
+/// One test for each level of the ladder and each layout: the same verdicts.
+macro_rules! levels {
+    ($($test:ident = $view:ident, $probes:literal;)*) => { $(
+        #[test]
+        fn $test() -> Result<()> {
+            leaks_are_reaped_as_they_happen(CgroupView::$view, $probes)
+        }
+    )* };
 }
 
-#[test]
-fn leaks_are_reaped_as_they_happen_with_probes_on_cgroup_v1() -> Result<()> {
-    leaks_are_reaped_as_they_happen(CgroupView::V1, "btf", Duration::from_mins(1))
-}
-
-#[test]
-fn leaks_are_reaped_as_they_happen_without_probes_on_cgroup_v2() -> Result<()> {
-    leaks_are_reaped_as_they_happen(CgroupView::V2, "poll", Duration::from_millis(500))
-}
-
-#[test]
-fn leaks_are_reaped_as_they_happen_without_probes_on_cgroup_v1() -> Result<()> {
-    leaks_are_reaped_as_they_happen(CgroupView::V1, "poll", Duration::from_millis(500))
+levels! {
+    leaks_are_reaped_as_they_happen_with_typed_probes_on_cgroup_v2 = V2, "btf";
+    leaks_are_reaped_as_they_happen_with_typed_probes_on_cgroup_v1 = V1, "btf";
+    leaks_are_reaped_as_they_happen_with_classic_probes_on_cgroup_v2 = V2, "classic";
+    leaks_are_reaped_as_they_happen_with_classic_probes_on_cgroup_v1 = V1, "classic";
+    leaks_are_reaped_as_they_happen_without_probes_on_cgroup_v2 = V2, "poll";
+    leaks_are_reaped_as_they_happen_without_probes_on_cgroup_v1 = V1, "poll";
 }

@@ -4,6 +4,8 @@
 
 #[path = "kernel_probe/bench.rs"]
 mod bench;
+#[path = "kernel_probe/classic.rs"]
+mod classic;
 #[path = "kernel_probe/reuse.rs"]
 mod reuse;
 
@@ -12,7 +14,7 @@ use std::time::Duration;
 use bench::{Cgroup, Hier, Process, attached, key_of, until};
 use reaper_userspace::event::{Event, Occurrence};
 use reaper_userspace::ident::{CgroupRef, ProcessKey};
-use reaper_userspace::probe::{Loss, Probe, ProbeError};
+use reaper_userspace::probe::{Level, Loss, Probe, ProbeError};
 
 /// What happened to one cgroup, as words.
 fn life(events: &[Event], wanted: CgroupRef) -> Vec<&'static str> {
@@ -24,7 +26,10 @@ fn life(events: &[Event], wanted: CgroupRef) -> Vec<&'static str> {
             Occurrence::CgroupPopulated { cgroup, populated: false } => (cgroup, "empty"),
             Occurrence::CgroupFrozen { cgroup, frozen: true } => (cgroup, "frozen"),
             Occurrence::CgroupFrozen { cgroup, frozen: false } => (cgroup, "thawed"),
-            Occurrence::Forked { .. } | Occurrence::Execed { .. } | Occurrence::Exited { .. } => return None,
+            Occurrence::Forked { .. }
+            | Occurrence::Execed { .. }
+            | Occurrence::Exited { .. }
+            | Occurrence::Unidentified { .. } => return None,
         };
         (cgroup == wanted).then_some(word)
     };
@@ -36,6 +41,9 @@ fn concerns(event: &Event, pid: u32) -> bool {
     match event.what {
         Occurrence::Forked { creator, child, .. } => creator.tgid.get() == pid || child.tgid.get() == pid,
         Occurrence::Execed { process, .. } | Occurrence::Exited { process, .. } => process.tgid.get() == pid,
+        Occurrence::Unidentified { tgid, creator, .. } => {
+            tgid.get() == pid || creator.is_some_and(|creator| creator.get() == pid)
+        }
         Occurrence::CgroupMade { .. }
         | Occurrence::CgroupRemoved { .. }
         | Occurrence::CgroupPopulated { .. }
@@ -74,7 +82,7 @@ async fn is_born_filled_emptied_and_removed_in_this_order(hierarchy: &Hier, name
     assert_eq!(life(&events, root.id()), ["populated", "empty"]);
     let maker = events.iter().find_map(|event| {
         let Occurrence::CgroupMade { cgroup, parent, level, maker } = event.what else { return None };
-        (cgroup == id).then_some((parent, level, maker.tgid.unwrap().get()))
+        (cgroup == id).then_some((parent.unwrap(), level, maker.tgid.unwrap().get()))
     });
     assert_eq!(maker, Some((root.id().id, 2, std::process::id())));
     assert!(events.is_sorted_by_key(|event| event.at), "batches are in order of time");
@@ -229,8 +237,8 @@ async fn the_processes_of_a_watched_one_are_reported_with_their_true_start() {
     assert!(
         matches!(exec, Occurrence::Execed { process, comm, .. } if *process == child && comm.as_bytes() == b"sleep")
     );
-    assert!(matches!(child_end, Occurrence::Exited { process, status: 15, .. } if *process == child));
-    assert!(matches!(end, Occurrence::Exited { process, status: 0x300, .. } if *process == key));
+    assert!(matches!(child_end, Occurrence::Exited { process, status: Some(15), .. } if *process == child));
+    assert!(matches!(end, Occurrence::Exited { process, status: Some(0x300), .. } if *process == key));
 }
 
 #[tokio::test]
@@ -280,7 +288,7 @@ async fn a_program_named_like_a_runtime_is_watched_from_its_exec_on() {
             matches!(own.as_slice(), [
                 Occurrence::Execed { comm, .. },
                 Occurrence::Forked { .. },
-                Occurrence::Exited { status: 0x600, .. }
+                Occurrence::Exited { status: Some(0x600), .. }
             ] if comm.as_bytes() == short),
             "{own:?}"
         );
@@ -297,7 +305,7 @@ async fn the_end_of_a_process_without_its_leader_is_reported_once_and_by_its_num
     let events = until(&mut probe, |events| exited(events, key.tgid.get())).await;
     let own = about(&events, key.tgid.get());
     let [Occurrence::Exited { process, status, .. }] = own.as_slice() else { panic!("{own:?}") };
-    assert_eq!((*process, *status), (key, 7 << 8));
+    assert_eq!((*process, *status), (key, Some(7 << 8)));
 }
 
 #[tokio::test]
@@ -386,7 +394,7 @@ fn broken_object() -> Vec<u8> {
 
 #[tokio::test]
 async fn a_program_that_the_verifier_refuses_is_named_with_its_last_words() {
-    let refused = Probe::load(&broken_object()).unwrap_err();
+    let refused = Probe::load(&broken_object(), Level::Btf).unwrap_err();
     let ProbeError::Refused { program, log, .. } = &refused else { panic!("{refused:?}") };
     assert_eq!(*program, "self_check");
     assert!(!log.is_empty() && log.lines().count() <= 12, "{log}");
@@ -395,8 +403,8 @@ async fn a_program_that_the_verifier_refuses_is_named_with_its_last_words() {
 
 #[test]
 fn without_a_runtime_or_an_object_there_is_no_probe() {
-    assert!(matches!(Probe::load(&[]), Err(ProbeError::Runtime)));
+    assert!(matches!(Probe::load(&[], Level::Btf), Err(ProbeError::Runtime)));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let _entered = runtime.enter();
-    assert!(matches!(Probe::load(b"not an object"), Err(ProbeError::Object(_))));
+    assert!(matches!(Probe::load(b"not an object", Level::Btf), Err(ProbeError::Object(_))));
 }

@@ -1,4 +1,4 @@
-//! The kernel fields that the programs read.
+//! The fields that the programs read: of kernel structures, and of what tracepoints record.
 
 /// Calls a macro with every kernel field that the programs read: `GLOBAL = structure.member;`.
 ///
@@ -30,3 +30,28 @@ macro_rules! kernel_fields {
         }
     };
 }
+
+/// Calls a macro with every field of a tracepoint's record that the classic programs read:
+/// `GLOBAL = category / tracepoint . field, bytes;`. Where each lies is in the tracepoint's `format` file.
+///
+/// `cgroup_rmdir` records what `cgroup_mkdir` does, `cgroup_notify_frozen` what `cgroup_notify_populated` does
+/// (`include/trace/events/cgroup.h`: one event class each).
+#[macro_export]
+macro_rules! tracepoint_fields {
+    ($callback:ident) => {
+        $callback! {
+            AT_CGROUP_ROOT = cgroup / cgroup_mkdir . root, 4;
+            AT_CGROUP_LEVEL = cgroup / cgroup_mkdir . level, 4;
+            AT_CGROUP_ID = cgroup / cgroup_mkdir . id, 8;
+            AT_FLAG_ROOT = cgroup / cgroup_notify_populated . root, 4;
+            AT_FLAG_LEVEL = cgroup / cgroup_notify_populated . level, 4;
+            AT_FLAG_ID = cgroup / cgroup_notify_populated . id, 8;
+            AT_FLAG_VALUE = cgroup / cgroup_notify_populated . val, 4;
+            AT_TASK_PID = task / task_newtask . pid, 4;
+            AT_TASK_FLAGS = task / task_newtask . clone_flags, 4;
+        }
+    };
+}
+
+/// The one that not every kernel has (Linux 6.16): global, category, tracepoint, field. A global of zero says so.
+pub const GROUP_DEAD: [&str; 4] = ["AT_EXIT_GROUP_DEAD", "sched", "sched_process_exit", "group_dead"];

@@ -18,6 +18,10 @@ pub const WATCH_ROOT: u64 = 1;
 /// Without that limit a fork storm inside a container would be reported process by process.
 pub const WATCH_RUNTIME: u64 = 2;
 
+/// The start in a `WATCH` entry that a classic program made: it knows the number only, and relies on seeing each number
+/// given out anew.
+pub const START_UNKNOWN: u64 = 0;
+
 /// The key of a cgroup.
 pub const fn cgroup_key(hierarchy: u32, id: u64) -> CgroupKey {
     // `u64::from` is not const.

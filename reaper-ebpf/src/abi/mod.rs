@@ -11,11 +11,12 @@ pub mod name;
 mod record;
 
 pub use counter::{COUNTERS, Counter};
+pub use field::GROUP_DEAD;
 pub use key::{
-    CgroupKey, FILTER_LEN, FILTER_MARK, FILTER_SLOTS, TRACKED_MARK, WATCH_ROOT, WATCH_RUNTIME, WatchEntry,
-    cgroup_key, filter_elements,
+    CgroupKey, FILTER_LEN, FILTER_MARK, FILTER_SLOTS, START_UNKNOWN, TRACKED_MARK, WATCH_ROOT, WATCH_RUNTIME,
+    WatchEntry, cgroup_key, filter_elements,
 };
-pub use record::{Comm, Kind, Record, VERSION, version_of};
+pub use record::{BY_NUMBER, Comm, Kind, Record, VERSION, version_of};
 
 #[cfg(target_endian = "big")]
 compile_error!("the wire format is little endian");

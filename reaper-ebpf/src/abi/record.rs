@@ -3,10 +3,13 @@
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// Version of everything in this module tree; 4 bits, sent in every record.
-pub const VERSION: u8 = 1;
+pub const VERSION: u8 = 2;
 
 /// A task's `comm`: 16 bytes (`TASK_COMM_LEN`), NUL padded, as two words that programs can copy without a loop.
 pub type Comm = [u64; 2];
+
+/// `value` of a fork, exec or exit whose starts and wait status the program could not read: all of them are zero.
+pub const BY_NUMBER: u8 = 1;
 
 /// What a record says. An integer on the wire, as a Rust enum read from foreign bytes would be undefined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,6 +26,9 @@ pub struct Kind(pub u16);
 /// | exec | | start | | | process | | | | the new one |
 /// | exit | | start | | | process | | | wait status | last thread's |
 /// | self check | v2 cgroup by offsets | start | v2 cgroup by helper | v2 | process | parent | | live threads | leader's |
+///
+/// A classic program does not know a new cgroup's parent (zero), nor the starts and the wait status of processes: then
+/// `value` is [`BY_NUMBER`]. Its self check has only the process, the new thread as `peer` and the clone flags as `code`.
 ///
 /// Process numbers are thread group ids in the initial PID namespace; starts are `start_boottime` of the
 /// thread group leader in nanoseconds.

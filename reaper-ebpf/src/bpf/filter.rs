@@ -41,6 +41,25 @@ pub(crate) fn watched(tgid: u32, start: impl FnOnce() -> u64) -> Option<u64> {
     (since / NANOS_PER_TICK == start() / NANOS_PER_TICK).then_some(reason)
 }
 
+/// Why the process of this number is watched, for programs that cannot tell its incarnations apart: see [`forget`].
+#[inline(always)]
+pub(crate) fn watched_number(tgid: u32) -> Option<u64> {
+    if surely_not(tgid) {
+        return None;
+    }
+    // SAFETY: as in `watched`; one word is used.
+    let [_, reason] = *unsafe { WATCH.get(tgid) }?;
+    Some(reason)
+}
+
+/// A number was given out anew: whoever had it before is gone, whether its end was seen or not.
+#[inline(always)]
+pub(crate) fn forget(tgid: u32) {
+    if !surely_not(tgid) {
+        unwatch(tgid);
+    }
+}
+
 /// Reports this process's life from now on. First the entry, then the filter: user space clears the filter before it
 /// reads the entries, so it finds this one or its mark is the later. Nothing asks meanwhile: the process is new or the
 /// one that runs.

@@ -5,10 +5,10 @@
 //! zero (`BPF_PROBE_MEM`), so a stale pointer yields a wrong hint, never an oops.
 #![expect(unsafe_code, reason = "this is where kernel memory is read")]
 
-use aya_ebpf::Global;
-use aya_ebpf::helpers::bpf_get_current_pid_tgid;
 use aya_ebpf::helpers::generated::{bpf_get_current_cgroup_id, bpf_get_current_comm};
-use aya_ebpf::programs::BtfTracePointContext;
+use aya_ebpf::helpers::{bpf_get_current_pid_tgid, bpf_probe_read_kernel};
+use aya_ebpf::programs::{BtfTracePointContext, TracePointContext};
+use aya_ebpf::{EbpfContext as _, Global};
 use reaper_ebpf::abi::Comm;
 
 use crate::maps;
@@ -151,4 +151,21 @@ pub(crate) fn current_comm() -> Comm {
 pub(crate) fn current_cgroup_id() -> u64 {
     // SAFETY: the helper takes nothing and returns a number.
     unsafe { bpf_get_current_cgroup_id() }
+}
+
+/// The running thread and its process.
+#[inline(always)]
+pub(crate) fn current_ids() -> (u32, u32) {
+    let both = bpf_get_current_pid_tgid();
+    (both as u32, (both >> 32) as u32)
+}
+
+/// A field of what a tracepoint recorded. By helper: the verifier takes only constants of the program's own text
+/// as offsets into this context (`kernel/bpf/verifier.c:check_ptr_off_reg`), not those of frozen data.
+#[inline(always)]
+pub(crate) fn recorded<T: Copy>(ctx: &TracePointContext, field: &Global<u16>) -> Option<T> {
+    // SAFETY: the sum is within the record, whose format the kernel gave; the helper checks the address besides.
+    let field = unsafe { ctx.as_ptr().byte_add(offset(field)) };
+    // SAFETY: `T` is plain data of at most the field's size; the helper reads zero bytes on a fault.
+    unsafe { bpf_probe_read_kernel(field.cast::<T>()) }.ok()
 }

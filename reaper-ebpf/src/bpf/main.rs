@@ -1,7 +1,8 @@
 //! The BPF programs: one thin entry a tracepoint, each over a `try_*` body.
 //!
-//! All are `tp_btf`: typed arguments, direct loads, no kprobe, no trampoline, no `bpf_probe_read`, so that they
-//! load under lockdown and on kernels without kprobes. They say when and where to look, nothing more: what is
+//! Two sets over the same maps, of which one is loaded. The first is `tp_btf`: typed arguments, direct loads, no kprobe, no trampoline, no `bpf_probe_read`, so that they
+//! load under lockdown and on kernels without kprobes. The second, `classic`, is for kernels without type information.
+//! They say when and where to look, nothing more: what is
 //! true is read again by user space.
 //!
 //! # Invariants
@@ -21,14 +22,15 @@
 #![expect(clippy::as_conversions, clippy::cast_possible_truncation, reason = "64-bit target, constant sizes")]
 
 mod cgroup;
+mod classic;
 mod emit;
 mod filter;
 mod kread;
 mod maps;
 mod task;
 
-use aya_ebpf::macros::btf_tracepoint;
-use aya_ebpf::programs::BtfTracePointContext;
+use aya_ebpf::macros::{btf_tracepoint, tracepoint};
+use aya_ebpf::programs::{BtfTracePointContext, TracePointContext};
 
 #[btf_tracepoint(function = "cgroup_mkdir")]
 fn cgroup_mkdir(ctx: BtfTracePointContext) -> Option<()> {
@@ -68,6 +70,46 @@ fn sched_process_exit(ctx: BtfTracePointContext) -> Option<()> {
 #[btf_tracepoint(function = "sched_process_fork")]
 fn self_check(ctx: BtfTracePointContext) -> Option<()> {
     task::try_self_check(&ctx)
+}
+
+#[tracepoint(category = "cgroup", name = "cgroup_mkdir")]
+fn cgroup_mkdir_classic(ctx: TracePointContext) -> Option<()> {
+    classic::try_mkdir(&ctx)
+}
+
+#[tracepoint(category = "cgroup", name = "cgroup_rmdir")]
+fn cgroup_rmdir_classic(ctx: TracePointContext) -> Option<()> {
+    classic::try_rmdir(&ctx)
+}
+
+#[tracepoint(category = "cgroup", name = "cgroup_notify_populated")]
+fn cgroup_notify_populated_classic(ctx: TracePointContext) -> Option<()> {
+    classic::try_populated(&ctx)
+}
+
+#[tracepoint(category = "cgroup", name = "cgroup_notify_frozen")]
+fn cgroup_notify_frozen_classic(ctx: TracePointContext) -> Option<()> {
+    classic::try_frozen(&ctx)
+}
+
+#[tracepoint(category = "task", name = "task_newtask")]
+fn task_newtask_classic(ctx: TracePointContext) -> Option<()> {
+    classic::try_newtask(&ctx)
+}
+
+#[tracepoint(category = "sched", name = "sched_process_exec")]
+fn sched_process_exec_classic(_ctx: TracePointContext) -> Option<()> {
+    classic::try_exec()
+}
+
+#[tracepoint(category = "sched", name = "sched_process_exit")]
+fn sched_process_exit_classic(ctx: TracePointContext) -> Option<()> {
+    classic::try_exit(&ctx)
+}
+
+#[tracepoint(category = "task", name = "task_newtask")]
+fn self_check_classic(ctx: TracePointContext) -> Option<()> {
+    classic::try_self_check(&ctx)
 }
 
 /// `GPL` helpers need a compatible licence (`include/linux/license.h:license_is_gpl_compatible`).

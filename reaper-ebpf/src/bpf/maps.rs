@@ -1,4 +1,5 @@
-//! The maps and the globals. Names are those of [`reaper_ebpf::abi::name`] and [`reaper_ebpf::kernel_fields`].
+//! The maps and the globals. Names are those of [`reaper_ebpf::abi::name`] [`reaper_ebpf::kernel_fields`]
+//! and [`reaper_ebpf::tracepoint_fields`].
 #![expect(unsafe_code, reason = "a map or global is found by its section and its unmangled symbol")]
 
 use aya_ebpf::Global;
@@ -48,3 +49,17 @@ macro_rules! offsets {
 }
 
 reaper_ebpf::kernel_fields!(offsets);
+
+/// The same for what tracepoints record.
+macro_rules! places {
+    ($($global:ident = $category:ident / $tracepoint:ident . $field:ident, $bytes:literal;)*) => { $(
+        #[unsafe(no_mangle)]
+        pub(crate) static $global: Global<u16> = Global::new(0);
+    )* };
+}
+
+reaper_ebpf::tracepoint_fields!(places);
+
+/// Zero where the kernel does not say whether the thread that ends is the last one.
+#[unsafe(no_mangle)]
+pub(crate) static AT_EXIT_GROUP_DEAD: Global<u16> = Global::new(0);

@@ -12,7 +12,7 @@ use super::output::{Format, print};
 use crate::daemon::clock;
 use crate::daemon::service::Wanted;
 use crate::daemon::stream::{Stream, Told, wall_of};
-use crate::event::{Actor, Occurrence};
+use crate::event::{Act, Actor, Occurrence};
 use crate::fact::{EndedCommand, ProcessEnd};
 use crate::ident::{CgroupRef, ProcessKey};
 use crate::lineage::{Notice, Reuse};
@@ -212,9 +212,19 @@ fn line(told: &Told) -> Line {
             of(Kind::ProcessExeced, process, format!("{} is {comm}", process.tgid))
         }
         Occurrence::Exited { process, status, comm, .. } => {
-            let end = ProcessEnd::from_status(status);
-            let line = of(Kind::ProcessExited, process, format!("{} {comm}: {end}", process.tgid));
-            Line { end: Some(end), ..line }
+            let end = status.map(ProcessEnd::from_status);
+            let how = end.map_or_else(|| "ended".to_owned(), |end| end.to_string());
+            let line = of(Kind::ProcessExited, process, format!("{} {comm}: {how}", process.tgid));
+            Line { end, ..line }
+        }
+        Occurrence::Unidentified { act, tgid, creator, comm } => {
+            let (kind, detail) = match (act, creator) {
+                (Act::Forked, Some(creator)) => (Kind::ProcessForked, format!("{tgid} by {creator} {comm}")),
+                (Act::Forked, None) => (Kind::ProcessForked, format!("{tgid} {comm}")),
+                (Act::Execed, _) => (Kind::ProcessExeced, format!("{tgid} is {comm}")),
+                (Act::Exited, _) => (Kind::ProcessExited, format!("{tgid} {comm}: ended")),
+            };
+            Line { detail, ..base(told, kind) }
         }
     }
 }

@@ -3,10 +3,11 @@
 use std::collections::BTreeSet;
 
 use crate::event::Event;
-use crate::ident::{CgroupRef, ProcessKey};
+use crate::ident::{CgroupRef, ProcessKey, StartTicks, Tgid};
 use crate::kernel::chain;
 use crate::metrics::ProbeLevel;
-use crate::probe::{self, Losses, Probe};
+use crate::probe::{self, Level, Losses, Probe};
+use crate::procfs;
 use crate::verdict::Freshness;
 
 /// Which probes are wanted.
@@ -17,6 +18,8 @@ pub enum Wanted {
     Auto,
     /// BPF programs on typed tracepoints, or fail
     Btf,
+    /// BPF programs on classic tracepoints, for kernels without type information, or fail
+    Classic,
     /// None: look from time to time only
     Poll,
 }
@@ -33,27 +36,22 @@ pub(super) struct Hints {
 // === impl Hints ===
 
 impl Hints {
-    /// Loads what is wanted. With [`Wanted::Auto`] a failure is logged and looks become periodic.
+    /// Loads what is wanted. With [`Wanted::Auto`] a failure is logged, and the next level is tried.
     pub(super) fn start(wanted: Wanted) -> anyhow::Result<Self> {
-        let probe = match (wanted, load()) {
-            (Wanted::Poll, _) => None,
-            (Wanted::Auto | Wanted::Btf, Ok(probe)) => Some(probe),
-            (Wanted::Btf, Err(error)) => return Err(error),
-            (Wanted::Auto, Err(error)) => {
-                tracing::warn!(
-                    error = format!("{error:#}"),
-                    "no probes: level poll, looking from time to time instead"
-                );
-                None
-            }
+        let probe = match wanted {
+            Wanted::Poll => None,
+            Wanted::Auto => load_best(),
+            Wanted::Btf => Some(Probe::load(object()?, Level::Btf)?),
+            Wanted::Classic => Some(Probe::load(object()?, Level::Classic)?),
         };
         Ok(Self { probe, tracked: BTreeSet::new(), watched: BTreeSet::new(), covered: Losses::default() })
     }
 
     /// How hints are obtained.
-    pub(super) const fn level(&self) -> ProbeLevel {
-        match self.probe {
-            Some(_) => ProbeLevel::Btf,
+    pub(super) fn level(&self) -> ProbeLevel {
+        match self.probe.as_ref().map(Probe::level) {
+            Some(Level::Btf) => ProbeLevel::Btf,
+            Some(Level::Classic) => ProbeLevel::Classic,
             None => ProbeLevel::Poll,
         }
     }
@@ -71,7 +69,10 @@ impl Hints {
     /// Waits for events; for ever where there are no probes. Cancel safe.
     pub(super) async fn next(&mut self) -> anyhow::Result<Vec<Event>> {
         match &mut self.probe {
-            Some(probe) => Ok(probe.next_batch().await?),
+            Some(probe) => {
+                let events = probe.next_batch().await?;
+                Ok(events.into_iter().map(|event| event.identified(start_of)).collect())
+            }
             None => std::future::pending().await,
         }
     }
@@ -98,6 +99,12 @@ impl Hints {
             if let Err(error) = probe.watch(*shim) {
                 // What it starts is seen by name at its exec, all the same.
                 tracing::warn!(error = %chain(&error), "no events from this shim");
+            }
+            // Ended meanwhile: its number must not be watched for the sake of who has it next.
+            if start_of(shim.tgid) != Some(shim.start)
+                && let Err(error) = probe.unwatch(*shim)
+            {
+                tracing::warn!(error = %chain(&error), "events may come from a stranger with the shim's number");
             }
         }
         self.watched = wanted;
@@ -143,8 +150,24 @@ impl Hints {
     }
 }
 
-fn load() -> anyhow::Result<Probe> {
-    let object = probe::embedded()
-        .ok_or_else(|| anyhow::anyhow!("this binary was built without the BPF object (cargo xtask build)"))?;
-    Ok(Probe::load(object)?)
+fn load_best() -> Option<Probe> {
+    let object = object().inspect_err(|error| tracing::warn!("{error}; level poll")).ok()?;
+    let (probe, failed) = Probe::best(object);
+    for (level, error) in failed {
+        tracing::warn!(error = %chain(&error), "no probes of level {level}");
+    }
+    if probe.is_none() {
+        tracing::warn!("level poll: looking from time to time instead");
+    }
+    probe
+}
+
+fn object() -> anyhow::Result<&'static [u8]> {
+    probe::embedded()
+        .ok_or_else(|| anyhow::anyhow!("this binary was built without the BPF object (cargo xtask build)"))
+}
+
+/// For the level that knows numbers only.
+fn start_of(tgid: Tgid) -> Option<StartTicks> {
+    procfs::start_of(tgid).found().copied()
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::clock;
 use super::engine::{Judged, Round};
 use crate::audit::AuditError;
-use crate::event::{Event, Occurrence};
+use crate::event::{Act, Event, Occurrence};
 use crate::fact::Subject;
 use crate::ident::LeakId;
 use crate::leak::{LeakKind, LeakState};
@@ -49,9 +49,15 @@ pub(super) fn count_events(metrics: &Metrics, events: &[Event]) {
             Occurrence::CgroupRemoved { .. } => KernelEvent::CgroupRmdir,
             Occurrence::CgroupPopulated { .. } => KernelEvent::CgroupPopulated,
             Occurrence::CgroupFrozen { .. } => KernelEvent::CgroupFreeze,
-            Occurrence::Forked { .. } => KernelEvent::ProcessFork,
-            Occurrence::Execed { .. } => KernelEvent::ProcessExec,
-            Occurrence::Exited { .. } => KernelEvent::ProcessExit,
+            Occurrence::Forked { .. } | Occurrence::Unidentified { act: Act::Forked, .. } => {
+                KernelEvent::ProcessFork
+            }
+            Occurrence::Execed { .. } | Occurrence::Unidentified { act: Act::Execed, .. } => {
+                KernelEvent::ProcessExec
+            }
+            Occurrence::Exited { .. } | Occurrence::Unidentified { act: Act::Exited, .. } => {
+                KernelEvent::ProcessExit
+            }
         });
         metrics.probe.lag.observe(now.since(event.at).as_secs_f64());
     }

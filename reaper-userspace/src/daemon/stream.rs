@@ -111,15 +111,19 @@ impl Stream {
         let notice = follow(&mut self.lineage, event);
         let told = Told { event: *event, notice, container: None, path: None, shim: None };
         match event.what {
-            Occurrence::CgroupMade { cgroup, parent, .. } => self.of_new_cgroup(told, cgroup, parent),
+            Occurrence::CgroupMade { cgroup, parent: Some(parent), .. } => {
+                self.of_new_cgroup(told, cgroup, parent)
+            }
             Occurrence::CgroupRemoved { cgroup, .. } => {
                 let told = self.of_cgroup(told, cgroup);
                 self.paths.remove(&cgroup);
                 told
             }
-            Occurrence::CgroupPopulated { cgroup, .. } | Occurrence::CgroupFrozen { cgroup, .. } => {
-                self.of_cgroup(told, cgroup)
-            }
+            Occurrence::CgroupMade { cgroup, parent: None, .. }
+            | Occurrence::CgroupPopulated { cgroup, .. }
+            | Occurrence::CgroupFrozen { cgroup, .. } => self.of_cgroup(told, cgroup),
+            // Whose number it was is not known any more.
+            Occurrence::Unidentified { .. } => told,
             Occurrence::Forked { child, .. } => self.of_process(told, child.tgid),
             Occurrence::Execed { process, .. } => self.of_process(told, process.tgid),
             Occurrence::Exited { process, .. } => {

@@ -1,9 +1,9 @@
 //! Bytes to events.
 
-use reaper_ebpf::abi::{Kind, Record, VERSION, version_of};
+use reaper_ebpf::abi::{BY_NUMBER, Kind, Record, VERSION, version_of};
 use zerocopy::{FromBytes as _, IntoBytes as _};
 
-use super::{Actor, Comm, Event, Occurrence};
+use super::{Act, Actor, Comm, Event, Occurrence};
 use crate::ident::{CgroupId, CgroupRef, Hierarchy, ProcessKey, StartTicks, Tgid};
 use crate::time::BootTime;
 
@@ -57,11 +57,15 @@ fn occurrence(record: &Record) -> Result<Occurrence, DecodeError> {
     let level = record.level;
     match Kind(record.kind) {
         Kind::MKDIR => {
-            Ok(Occurrence::CgroupMade { cgroup, parent: CgroupId(record.aux), level, maker: actor })
+            let parent = (record.aux != 0).then_some(CgroupId(record.aux));
+            Ok(Occurrence::CgroupMade { cgroup, parent, level, maker: actor })
         }
         Kind::RMDIR => Ok(Occurrence::CgroupRemoved { cgroup, level, remover: actor }),
         Kind::POPULATED => flag(record).map(|populated| Occurrence::CgroupPopulated { cgroup, populated }),
         Kind::FROZEN => flag(record).map(|frozen| Occurrence::CgroupFrozen { cgroup, frozen }),
+        Kind::FORK if record.value == BY_NUMBER => by_number(record, Act::Forked),
+        Kind::EXEC if record.value == BY_NUMBER => by_number(record, Act::Execed),
+        Kind::EXIT if record.value == BY_NUMBER => by_number(record, Act::Exited),
         Kind::FORK => Ok(Occurrence::Forked {
             creator: process(record, record.peer, record.aux2)?,
             child: subject(record)?,
@@ -76,11 +80,20 @@ fn occurrence(record: &Record) -> Result<Occurrence, DecodeError> {
         Kind::EXIT => Ok(Occurrence::Exited {
             process: subject(record)?,
             born: BootTime::from_nanos(record.aux),
-            status: record.code,
+            status: Some(record.code),
             comm: comm(record),
         }),
         Kind(unknown) => Err(DecodeError::Kind(unknown)),
     }
+}
+
+fn by_number(record: &Record, act: Act) -> Result<Occurrence, DecodeError> {
+    let tgid = number(record, record.tgid)?;
+    let creator = match act {
+        Act::Forked => Some(number(record, record.peer)?),
+        Act::Execed | Act::Exited => None,
+    };
+    Ok(Occurrence::Unidentified { act, tgid, creator, comm: comm(record) })
 }
 
 fn flag(record: &Record) -> Result<bool, DecodeError> {
@@ -96,8 +109,11 @@ fn subject(record: &Record) -> Result<ProcessKey, DecodeError> {
 }
 
 fn process(record: &Record, tgid: u32, start: u64) -> Result<ProcessKey, DecodeError> {
-    let known = Tgid::new(tgid.into()).ok_or(DecodeError::Process { kind: record.kind, tgid })?;
-    Ok(ProcessKey { tgid: known, start: StartTicks::from_boot_nanos(start) })
+    Ok(ProcessKey { tgid: number(record, tgid)?, start: StartTicks::from_boot_nanos(start) })
+}
+
+fn number(record: &Record, tgid: u32) -> Result<Tgid, DecodeError> {
+    Tgid::new(tgid.into()).ok_or(DecodeError::Process { kind: record.kind, tgid })
 }
 
 fn comm(record: &Record) -> Comm {
@@ -132,9 +148,10 @@ mod tests {
             ..Record::new(kind, at)
         };
         match event.what {
-            Occurrence::CgroupMade { cgroup: made, parent, level, maker } => {
-                by(maker, Record { aux: parent.0, level, ..cgroup(Kind::MKDIR, made) })
-            }
+            Occurrence::CgroupMade { cgroup: made, parent, level, maker } => by(
+                maker,
+                Record { aux: parent.map_or(0, |parent| parent.0), level, ..cgroup(Kind::MKDIR, made) },
+            ),
             Occurrence::CgroupRemoved { cgroup: removed, level, remover } => {
                 by(remover, Record { level, ..cgroup(Kind::RMDIR, removed) })
             }
@@ -151,7 +168,17 @@ mod tests {
             },
             Occurrence::Execed { process, born, comm } => about(Kind::EXEC, process, born, comm),
             Occurrence::Exited { process, born, status, comm } => {
-                Record { code: status, ..about(Kind::EXIT, process, born, comm) }
+                Record { code: status.unwrap_or_default(), ..about(Kind::EXIT, process, born, comm) }
+            }
+            Occurrence::Unidentified { act, tgid, creator, comm } => {
+                let kind = match act {
+                    Act::Forked => Kind::FORK,
+                    Act::Execed => Kind::EXEC,
+                    Act::Exited => Kind::EXIT,
+                };
+                let peer = creator.map_or(0, Tgid::get);
+                let record = Record { value: BY_NUMBER, peer, ..Record::new(kind, at) };
+                by(Actor { tgid: Some(tgid), comm }, record)
             }
         }
     }
@@ -192,7 +219,7 @@ mod tests {
             (a_cgroup(), any::<u64>(), any::<u32>(), an_actor()).prop_map(
                 |(cgroup, parent, level, maker)| Occurrence::CgroupMade {
                     cgroup,
-                    parent: CgroupId(parent),
+                    parent: (parent != 0).then_some(CgroupId(parent)),
                     level,
                     maker
                 }
@@ -213,7 +240,15 @@ mod tests {
                 comm
             }),
             (a_birth(), any::<i32>(), a_comm()).prop_map(|((process, born), status, comm)| {
-                Occurrence::Exited { process, born, status, comm }
+                Occurrence::Exited { process, born, status: Some(status), comm }
+            }),
+            (a_process(), a_process(), a_comm(), 0..3_u8).prop_map(|(process, creator, comm, act)| {
+                let (act, creator) = match act {
+                    0 => (Act::Forked, Some(creator.tgid)),
+                    1 => (Act::Execed, None),
+                    _ => (Act::Exited, None),
+                };
+                Occurrence::Unidentified { act, tgid: process.tgid, creator, comm }
             }),
         ];
         (any::<u64>(), what).prop_map(|(at, what)| Event { at: BootTime::from_nanos(at), what })
@@ -260,8 +295,8 @@ mod tests {
 
     #[test]
     fn a_record_of_another_version_is_refused_before_its_kind_is_looked_at() {
-        let record = Record { version: 2 << 4, kind: 99, ..Record::new(Kind::RMDIR, 1) };
-        assert_eq!(Event::decode(record.as_bytes()), Err(DecodeError::Version(2)));
+        let record = Record { version: (VERSION + 1) << 4, kind: 99, ..Record::new(Kind::RMDIR, 1) };
+        assert_eq!(Event::decode(record.as_bytes()), Err(DecodeError::Version(VERSION + 1)));
     }
 
     #[test]

@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 
 pub use command::Claim;
 
-use crate::event::{Comm, Event, Occurrence};
+use crate::event::{Act, Comm, Event, Occurrence};
 use crate::fact::{EndedCommand, Invocation, ProcessEnd};
 use crate::ident::{ProcessKey, Tgid};
 use crate::time::BootTime;
@@ -93,7 +93,11 @@ impl Lineage {
             }
             Occurrence::Exited { process, born, status, .. } => {
                 let reuse = self.meet(process.tgid, born, event.at);
-                self.ended(process, ProcessEnd::from_status(status), event.at).or(reuse)
+                self.ended(process, status.map(ProcessEnd::from_status), event.at).or(reuse)
+            }
+            Occurrence::Unidentified { act, tgid, .. } => {
+                self.heard_of_number(act, tgid, event.at);
+                None
             }
             Occurrence::CgroupMade { .. }
             | Occurrence::CgroupRemoved { .. }
@@ -147,12 +151,22 @@ impl Lineage {
         }
     }
 
-    fn ended(&mut self, process: ProcessKey, end: ProcessEnd, at: BootTime) -> Option<Notice> {
+    /// How a command ended is known, or nothing is said of its end.
+    fn ended(&mut self, process: ProcessKey, end: Option<ProcessEnd>, at: BootTime) -> Option<Notice> {
         let life = self.lives.get_mut(&process.tgid)?;
         life.ended = Some(at);
         let running = life.command.take()?;
-        let ended = running.end(process, life.shim, end, at);
+        let ended = running.end(process, life.shim, end?, at);
         Some(Notice::CommandEnded(Box::new(ended)))
+    }
+
+    /// Whoever had this number is no more when it ends, or when it is given out anew.
+    fn heard_of_number(&mut self, act: Act, tgid: Tgid, at: BootTime) {
+        let over = matches!(act, Act::Forked | Act::Exited);
+        if let Some(life) = self.lives.get_mut(&tgid).filter(|life| over && life.ended.is_none()) {
+            life.ended = Some(at);
+            life.command = None;
+        }
     }
 
     /// Forgets the half that was silent longest.

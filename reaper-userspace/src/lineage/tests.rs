@@ -36,7 +36,7 @@ fn execed(now: u64, number: u32, born: u64, name: &str) -> Event {
 
 fn exited(now: u64, number: u32, born: u64, status: i32) -> Event {
     let (process, comm) = (key(number, born), comm("x"));
-    Event { at: at(now), what: Occurrence::Exited { process, born: at(born), status, comm } }
+    Event { at: at(now), what: Occurrence::Exited { process, born: at(born), status: Some(status), comm } }
 }
 
 fn create() -> Claim {
@@ -160,4 +160,30 @@ fn a_container_is_named_only_with_its_namespace() {
     let without =
         Invocation { namespace: None, ..sample::ended_create(ProcessEnd::Code(0)).invocation.unwrap() };
     assert_eq!(without.container(), None);
+}
+
+fn by_number(now: u64, act: Act, number: u32) -> Event {
+    let what = Occurrence::Unidentified { act, tgid: tgid(number), creator: None, comm: comm("x") };
+    Event { at: at(now), what }
+}
+
+#[test]
+fn a_number_that_ends_or_is_given_out_anew_ends_who_had_it() {
+    for act in [Act::Exited, Act::Forked] {
+        let mut lineage = Lineage::default();
+        lineage.apply(&execed(10, 7, 1, "runc"), |_| Some(create()));
+        assert_eq!(lineage.apply(&by_number(20, act, 7), unasked), None, "no end is told that was not seen");
+        assert_eq!((lineage.current(tgid(7)), lineage.invocation_of(tgid(7))), (None, None));
+        let Some(Notice::Reused(reuse)) = lineage.apply(&forked(30, 7, 30, "sh"), unasked) else { panic!() };
+        assert_eq!((reuse.before.born, reuse.ended), (at(1), Some(at(20))));
+    }
+}
+
+#[test]
+fn a_command_of_which_nobody_saw_how_it_ended_is_not_told() {
+    let mut lineage = Lineage::default();
+    lineage.apply(&execed(10, 7, 1, "runc"), |_| Some(create()));
+    let what = Occurrence::Exited { process: key(7, 1), born: at(1), status: None, comm: comm("runc") };
+    assert_eq!(lineage.apply(&Event { at: at(20), what }, unasked), None);
+    assert_eq!(lineage.current(tgid(7)), None);
 }

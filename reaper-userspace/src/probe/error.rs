@@ -1,12 +1,14 @@
 //! Why there is no probe.
 
 use std::io;
+use std::path::PathBuf;
 
 use aya::EbpfError;
 use aya::maps::MapError;
 use aya::programs::ProgramError;
 
 use super::btf::LayoutError;
+use super::format::FormatError;
 use crate::ident::{CgroupRef, ProcessKey};
 
 /// What failed, and on which object.
@@ -26,6 +28,25 @@ pub enum ProbeError {
     /// A field that the programs read is not in the kernel's type information.
     #[error("cannot find the kernel's fields")]
     Layout(#[from] LayoutError),
+    /// There are no tracepoints to read about: `mount -t tracefs tracefs /sys/kernel/tracing`.
+    #[error("tracefs is not mounted at /sys/kernel/tracing")]
+    NoTracefs,
+    /// A tracepoint's format could not be read.
+    #[error("cannot read {}", path.display())]
+    ReadFormat {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// A tracepoint does not record what the programs read.
+    #[error("tracepoint {tracepoint} cannot be used")]
+    Format {
+        /// Its name.
+        tracepoint: &'static str,
+        /// What is wrong with it.
+        source: FormatError,
+    },
     /// The kernel's type information could not be parsed as a whole.
     #[error("cannot parse the kernel's type information")]
     ParseBtf(#[source] aya::BtfError),

@@ -4,11 +4,11 @@ use std::fs::File;
 use std::io::{self, Read as _};
 
 use aya::maps::{Map, MapError, RingBuf};
-use aya::programs::{BtfTracePoint, ProgramError};
+use aya::programs::{BtfTracePoint, Program, ProgramError, TracePoint};
 use aya::{Btf, Ebpf, EbpfLoader, Endianness};
 use reaper_ebpf::abi::name;
 
-use super::{Probe, ProbeError, btf, check, filter, ring};
+use super::{Level, Probe, ProbeError, btf, check, filter, format, ring};
 use crate::kernel::return_memory;
 
 const KERNEL_BTF: &str = "/sys/kernel/btf/vmlinux";
@@ -19,16 +19,20 @@ const MAX_BTF_BYTES: u64 = 64 << 20;
 /// The verifier's log can have millions of lines; the reason is at its end.
 const LOG_LINES: usize = 12;
 
-pub(super) fn load(object: &[u8]) -> Result<Probe, ProbeError> {
+pub(super) fn load(object: &[u8], level: Level) -> Result<Probe, ProbeError> {
     if tokio::runtime::Handle::try_current().is_err() {
         return Err(ProbeError::Runtime);
     }
-    let mut programs = load_programs(object)?;
+    let mut programs = match level {
+        Level::Btf => load_typed(object),
+        Level::Classic => load_classic(object),
+    }?;
     // glibc would keep some 20 MB for later, and there is no later.
     return_memory();
     let mut processes: RingBuf<_> = take(&mut programs, name::PROCESS_RING)?;
-    check::run(&mut programs, &mut processes)?;
-    let probe = Probe {
+    check::run(&mut programs, level, &mut processes)?;
+    let mut probe = Probe {
+        level,
         tracked: take(&mut programs, name::TRACKED)?,
         watch: take(&mut programs, name::WATCH)?,
         filter: filter::Filter::new(take(&mut programs, name::FILTER)?),
@@ -37,29 +41,48 @@ pub(super) fn load(object: &[u8]) -> Result<Probe, ProbeError> {
         processes: ring::Ring::new(name::PROCESS_RING, processes)?,
         programs,
     };
-    attach(probe)
+    for program in level.programs() {
+        attach(&mut probe.programs, program)?;
+    }
+    Ok(probe)
+}
+
+/// No CO-RE relocations in the object: the loader's own copy of the kernel's types is dropped.
+fn loader() -> EbpfLoader<'static> {
+    let mut loader = EbpfLoader::new();
+    loader.btf(None);
+    loader
 }
 
 /// Types of the kernel need 15 MB while parsed: they live no longer than this function.
-fn load_programs(object: &[u8]) -> Result<Ebpf, ProbeError> {
-    let mut loader = EbpfLoader::new();
-    // No CO-RE relocations in the object; also drops the copy that the loader has parsed.
-    loader.btf(None);
+fn load_typed(object: &[u8]) -> Result<Ebpf, ProbeError> {
     let bytes = read_btf().map_err(|source| ProbeError::ReadBtf { path: KERNEL_BTF, source })?;
     let offsets = btf::offsets(&bytes)?;
-    for (field, offset) in &offsets {
-        loader.override_global(field.global, offset, true);
+    let offsets = offsets.iter().map(|(field, offset)| (field.global, *offset)).collect::<Vec<_>>();
+    let mut programs = open(object, &offsets)?;
+    let types = Btf::parse(&bytes, Endianness::default()).map_err(ProbeError::ParseBtf)?;
+    drop(bytes);
+    each(&mut programs, Level::Btf, |program, at| {
+        <&mut BtfTracePoint>::try_from(program)?.load(at.tracepoint, &types)
+    })?;
+    Ok(programs)
+}
+
+fn load_classic(object: &[u8]) -> Result<Ebpf, ProbeError> {
+    let mut programs = open(object, &format::offsets()?)?;
+    each(&mut programs, Level::Classic, |program, _| <&mut TracePoint>::try_from(program)?.load())?;
+    Ok(programs)
+}
+
+/// Parses the object, sets its globals and makes its maps.
+fn open(object: &[u8], offsets: &[(&'static str, u16)]) -> Result<Ebpf, ProbeError> {
+    let mut loader = loader();
+    for (global, offset) in offsets {
+        loader.override_global(global, offset, true);
     }
     let this_process = u64::from(std::process::id());
     loader.override_global(name::SELF_TGID, &this_process, true);
-    let mut programs = loader.load(object).map_err(|source| ProbeError::Object(Box::new(source)))?;
-    let types = Btf::parse(&bytes, Endianness::default()).map_err(ProbeError::ParseBtf)?;
-    drop(bytes);
-    load_program(&mut programs, name::SELF_CHECK, name::SELF_CHECK_AT, &types)?;
-    for program in name::PROGRAMS {
-        load_program(&mut programs, program, program, &types)?;
-    }
-    Ok(programs)
+    loader.load(object).map_err(|source| ProbeError::Object(Box::new(source)))
 }
 
 fn read_btf() -> io::Result<Vec<u8>> {
@@ -68,36 +91,51 @@ fn read_btf() -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-fn load_program(
+/// Shows the programs of a level to the kernel's verifier.
+fn each(
     programs: &mut Ebpf,
-    program: &'static str,
-    tracepoint: &str,
-    types: &Btf,
+    level: Level,
+    load: impl Fn(&mut Program, &name::Program) -> Result<(), ProgramError>,
 ) -> Result<(), ProbeError> {
-    match self::program(programs, program)?.load(tracepoint, types) {
-        Ok(()) => Ok(()),
-        Err(ProgramError::LoadError { io_error, verifier_log }) => {
-            Err(ProbeError::Refused { program, log: last_lines(&verifier_log.to_string()), source: io_error })
+    for wanted in std::iter::once(&level.self_check()).chain(level.programs()) {
+        let program = wanted.name;
+        match load(self::program(programs, program)?, wanted) {
+            Ok(()) => {}
+            Err(ProgramError::LoadError { io_error, verifier_log }) => {
+                let log = last_lines(&verifier_log.to_string());
+                return Err(ProbeError::Refused { program, log, source: io_error });
+            }
+            Err(source) => return Err(ProbeError::Load { program, source: Box::new(source) }),
         }
-        Err(source) => Err(ProbeError::Load { program, source: Box::new(source) }),
     }
+    Ok(())
 }
 
-fn attach(mut probe: Probe) -> Result<Probe, ProbeError> {
-    for program in name::PROGRAMS {
-        self::program(&mut probe.programs, program)?
-            .attach()
-            .map_err(|source| ProbeError::Attach { program, source: Box::new(source) })?;
-    }
-    Ok(probe)
+pub(super) fn attach(programs: &mut Ebpf, wanted: &name::Program) -> Result<(), ProbeError> {
+    let &name::Program { name: program, category, tracepoint } = wanted;
+    let found = self::program(programs, program)?;
+    let attached = if let Program::BtfTracePoint(typed) = found {
+        typed.attach().map(drop)
+    } else {
+        <&mut TracePoint>::try_from(found).and_then(|classic| classic.attach(category, tracepoint).map(drop))
+    };
+    attached.map_err(|source| ProbeError::Attach { program, source: Box::new(source) })
 }
 
-pub(super) fn program<'a>(
-    programs: &'a mut Ebpf,
-    program: &'static str,
-) -> Result<&'a mut BtfTracePoint, ProbeError> {
-    let found = programs.program_mut(program).and_then(|found| found.try_into().ok());
-    found.ok_or(ProbeError::Program { program })
+/// Detaches as well.
+pub(super) fn unload(programs: &mut Ebpf, wanted: &name::Program) -> Result<(), ProbeError> {
+    let program = wanted.name;
+    let found = self::program(programs, program)?;
+    let unloaded = if let Program::BtfTracePoint(typed) = found {
+        typed.unload()
+    } else {
+        <&mut TracePoint>::try_from(found).and_then(TracePoint::unload)
+    };
+    unloaded.map_err(|source| ProbeError::Attach { program, source: Box::new(source) })
+}
+
+fn program<'a>(programs: &'a mut Ebpf, program: &'static str) -> Result<&'a mut Program, ProbeError> {
+    programs.program_mut(program).ok_or(ProbeError::Program { program })
 }
 
 /// A map, by name and as the type it is used as.

@@ -6,10 +6,10 @@ use std::os::fd::{AsFd as _, AsRawFd as _};
 
 use aya::Ebpf;
 use aya::maps::{MapData, PerCpuArray};
-use aya::programs::Program;
-use reaper_ebpf::abi::{Counter, Kind, name};
+use reaper_ebpf::abi::name::Program;
+use reaper_ebpf::abi::{Counter, Kind};
 
-use super::ProbeError;
+use super::{Level, ProbeError};
 
 /// `/proc/PID/fdinfo` of a program has some 300 bytes.
 const MAX_FDINFO_BYTES: u64 = 16 << 10;
@@ -36,7 +36,8 @@ pub enum Loss {
     /// A new process is not watched: the map is full.
     WatchFull,
     /// The kernel did not run a program because it was running on that CPU already
-    /// (`kernel/trace/bpf_trace.c:__bpf_trace_run`). Not counted before Linux 5.12.
+    /// (`kernel/trace/bpf_trace.c:__bpf_trace_run`), or at level `classic` any tracing program (`trace_call_bpf`). Not
+    /// counted before Linux 5.12, and at level `classic` not before 6.7.
     Skipped,
     /// A record was no event: the object and this program do not fit together.
     Undecodable,
@@ -120,13 +121,14 @@ impl Losses {
 pub(super) fn read(
     lost: &PerCpuArray<MapData, u64>,
     programs: &Ebpf,
+    level: Level,
     undecodable: u64,
 ) -> Result<Losses, ProbeError> {
     let mut losses = Losses::default();
     for (loss, count) in Loss::ALL.into_iter().zip(&mut losses.0) {
         *count = match (loss.counter(), loss) {
             (Some(Counter(slot)), _) => sum(lost, slot)?,
-            (None, Loss::Skipped) => skipped(programs)?,
+            (None, Loss::Skipped) => skipped(programs, level)?,
             (None, _) => undecodable,
         };
     }
@@ -138,15 +140,15 @@ fn sum(lost: &PerCpuArray<MapData, u64>, slot: u32) -> Result<u64, ProbeError> {
     Ok(values.iter().fold(0, |sum, count| sum.saturating_add(*count)))
 }
 
-fn skipped(programs: &Ebpf) -> Result<u64, ProbeError> {
-    name::PROGRAMS.iter().try_fold(0, |sum: u64, program| {
+fn skipped(programs: &Ebpf, level: Level) -> Result<u64, ProbeError> {
+    level.programs().iter().try_fold(0, |sum: u64, &Program { name: program, .. }| {
         let found = programs.program(program).ok_or(ProbeError::Program { program })?;
         let count = recursion_misses(found).map_err(|source| ProbeError::Skipped { program, source })?;
         Ok(sum.saturating_add(count))
     })
 }
 
-fn recursion_misses(program: &Program) -> io::Result<u64> {
+fn recursion_misses(program: &aya::programs::Program) -> io::Result<u64> {
     let fd = program.fd().map_err(io::Error::other)?.as_fd().as_raw_fd();
     let mut text = String::new();
     File::open(format!("/proc/self/fdinfo/{fd}"))?.take(MAX_FDINFO_BYTES).read_to_string(&mut text)?;

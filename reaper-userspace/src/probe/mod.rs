@@ -13,6 +13,7 @@ mod btf;
 mod check;
 mod error;
 mod filter;
+mod format;
 mod load;
 mod losses;
 mod ring;
@@ -30,19 +31,21 @@ use crate::ident::{CgroupRef, ProcessKey};
 
 pub use btf::LayoutError;
 pub use error::ProbeError;
+pub use format::FormatError;
 pub use losses::{Loss, Losses};
 
-/// How the daemon learns that something happened. Best first.
+/// Which programs report. Best first; below both there are only periodic looks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Level {
-    /// BPF programs on typed tracepoints.
+    /// Typed tracepoints: need the kernel's type information, and know everything.
     Btf,
-    /// Periodic looks at the node only.
-    Poll,
+    /// Classic tracepoints: need tracefs, and know processes by number only; see [`Event::identified`].
+    Classic,
 }
 
 /// The attached programs, and the maps that steer them. Dropping it detaches them.
 pub struct Probe {
+    level: Level,
     programs: Ebpf,
     tracked: HashMap<MapData, CgroupKey, u32>,
     watch: HashMap<MapData, u32, WatchEntry>,
@@ -60,11 +63,31 @@ pub fn embedded() -> Option<&'static [u8]> {
 
 // === impl Level ===
 
+impl Level {
+    /// All, in the order of preference.
+    pub const ALL: [Self; 2] = [Self::Btf, Self::Classic];
+
+    /// The programs that stay attached.
+    const fn programs(self) -> &'static [name::Program] {
+        match self {
+            Self::Btf => &name::PROGRAMS,
+            Self::Classic => &name::CLASSIC_PROGRAMS,
+        }
+    }
+
+    const fn self_check(self) -> name::Program {
+        match self {
+            Self::Btf => name::SELF_CHECK,
+            Self::Classic => name::CLASSIC_SELF_CHECK,
+        }
+    }
+}
+
 impl fmt::Display for Level {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
             Self::Btf => "btf",
-            Self::Poll => "poll",
+            Self::Classic => "classic",
         })
     }
 }
@@ -76,13 +99,25 @@ impl Probe {
     /// then [`track`](Self::track) and walk: no gap.
     ///
     /// Blocks for some 50 ms, needs `CAP_BPF` and `CAP_PERFMON`, and a tokio runtime with I/O around it.
-    pub fn load(object: &[u8]) -> Result<Self, ProbeError> {
-        load::load(object)
+    pub fn load(object: &[u8], level: Level) -> Result<Self, ProbeError> {
+        load::load(object, level)
+    }
+
+    /// The best level that works here, if any does, and why better ones do not.
+    pub fn best(object: &[u8]) -> (Option<Self>, Vec<(Level, ProbeError)>) {
+        let mut failed = vec![];
+        for level in Level::ALL {
+            match Self::load(object, level) {
+                Ok(probe) => return (Some(probe), failed),
+                Err(error) => failed.push((level, error)),
+            }
+        }
+        (None, failed)
     }
 
     /// What this is.
     pub const fn level(&self) -> Level {
-        Level::Btf
+        self.level
     }
 
     /// Reports this cgroup's events, and those of every cgroup made below it from now on. What was made below
@@ -99,8 +134,8 @@ impl Probe {
             .map_err(|source| ProbeError::Track { cgroup, source })
     }
 
-    /// Reports this process's life and what it starts. If the process was gone already the entry stays: look
-    /// again afterwards, and [`unwatch`](Self::unwatch) it then.
+    /// Reports this process's life and what it starts. If the process was gone already the entry stays, at level
+    /// `classic` for whoever has its number now: look again afterwards, and [`unwatch`](Self::unwatch) it then.
     pub fn watch(&mut self, process: ProcessKey) -> Result<(), ProbeError> {
         self.filter
             .mark(process.tgid.get())
@@ -138,13 +173,13 @@ impl Probe {
     /// Everything that was not reported since the load.
     pub fn losses(&self) -> Result<Losses, ProbeError> {
         let undecodable = self.cgroups.undecodable().saturating_add(self.processes.undecodable());
-        losses::read(&self.lost, &self.programs, undecodable)
+        losses::read(&self.lost, &self.programs, self.level, undecodable)
     }
 }
 
 impl fmt::Debug for Probe {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Probe").field("programs", &name::PROGRAMS).finish_non_exhaustive()
+        f.debug_struct("Probe").field("level", &self.level).finish_non_exhaustive()
     }
 }
 

@@ -44,7 +44,8 @@ pub(crate) async fn run(count: u64) -> Result<()> {
                 | Occurrence::CgroupMade { .. }
                 | Occurrence::CgroupRemoved { .. }
                 | Occurrence::CgroupPopulated { .. }
-                | Occurrence::CgroupFrozen { .. } => continue,
+                | Occurrence::CgroupFrozen { .. }
+                | Occurrence::Unidentified { .. } => continue,
             }
             lags.add(event);
         }

@@ -8,9 +8,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use reaper_userspace::event::Event;
+use nix::mount::{MsFlags, mount};
+use nix::sched::{CloneFlags, unshare};
+use reaper_userspace::event::{Event, Occurrence};
 use reaper_userspace::ident::{CgroupId, CgroupRef, Hierarchy, ProcessKey, StartTicks, Tgid};
-use reaper_userspace::probe::Probe;
+use reaper_userspace::probe::{Level, Probe};
 
 /// Far more than the kernel needs; what takes longer does not come.
 const PATIENCE: Duration = Duration::from_mins(1);
@@ -24,7 +26,23 @@ pub(crate) fn object() -> Vec<u8> {
 
 /// A probe with that object.
 pub(crate) fn attached() -> Probe {
-    Probe::load(&object()).unwrap_or_else(|error| panic!("{:#}", anyhow::Error::new(error)))
+    attached_at(Level::Btf)
+}
+
+/// A probe of this level; the thread has tracefs from then on.
+pub(crate) fn attached_at(level: Level) -> Probe {
+    if level == Level::Classic {
+        mount_tracefs();
+    }
+    Probe::load(&object(), level).unwrap_or_else(|error| panic!("{:#}", anyhow::Error::new(error)))
+}
+
+/// In a mount namespace of this thread's own: not every machine has tracefs mounted.
+fn mount_tracefs() {
+    let nothing: Option<&str> = None;
+    unshare(CloneFlags::CLONE_NEWNS).unwrap();
+    mount(nothing, "/", nothing, MsFlags::MS_REC | MsFlags::MS_SLAVE, nothing).unwrap();
+    mount(Some("tracefs"), "/sys/kernel/tracing", Some("tracefs"), MsFlags::empty(), nothing).unwrap();
 }
 
 /// All events up to the one that makes the condition true.
@@ -110,6 +128,17 @@ impl Cgroup {
         fs::create_dir(&path).unwrap();
         let id = CgroupId(fs::metadata(&path).unwrap().ino());
         Self { path, cgroup: CgroupRef { hierarchy, id } }
+    }
+
+    /// A child that another process has made; ours from then on.
+    pub(crate) fn found(&self, name: &str) -> Self {
+        let path = self.path.join(name);
+        let id = CgroupId(fs::metadata(&path).unwrap().ino());
+        Self { path, cgroup: CgroupRef { id, ..self.cgroup } }
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
     }
 
     pub(crate) const fn id(&self) -> CgroupRef {
@@ -220,6 +249,11 @@ impl Drop for Process {
         }
         let _status = self.child.wait();
     }
+}
+
+/// Whether a process of this number made another.
+pub(crate) fn is_birth_by(event: &Event, pid: u32) -> bool {
+    matches!(event.what, Occurrence::Unidentified { creator: Some(creator), .. } if creator.get() == pid)
 }
 
 /// The incarnation that `/proc` shows.

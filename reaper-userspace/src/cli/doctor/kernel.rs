@@ -8,7 +8,7 @@ use rustix::system::uname;
 
 use super::check::Check;
 use crate::kernel::{chain, read_path};
-use crate::probe::{self, Probe};
+use crate::probe::{self, Level, Probe, ProbeError};
 
 const BTF: &str = "/sys/kernel/btf/vmlinux";
 const LOCKDOWN: &str = "/sys/kernel/security/lockdown";
@@ -32,8 +32,7 @@ fn kernel() -> Check {
 }
 
 fn btf() -> Check {
-    let remedy =
-        "use a kernel with CONFIG_DEBUG_INFO_BTF; without it the daemon only looks from time to time";
+    let remedy = "use a kernel with CONFIG_DEBUG_INFO_BTF; without it the probes are of level classic, which needs tracefs";
     match File::open(BTF).and_then(|file| file.metadata()) {
         Ok(metadata) => Check::ok("btf", format!("{BTF}, {} KiB", metadata.len() >> 10)),
         Err(error) => Check::warning("btf", format!("{BTF}: {error}"), remedy),
@@ -70,18 +69,35 @@ fn judge_lockdown(mode: Option<&str>) -> Check {
 
 /// Really loads and attaches the programs, which also checks what they read; they are gone when this returns.
 fn probes() -> Check {
-    let remedy = "grant BPF and PERFMON, or accept that leaks are seen only when --interval is over";
     let Some(object) = probe::embedded() else {
         let remedy = "build it with `cargo xtask build`; until then the daemon only looks from time to time";
         return Check::warning("probes", "level poll: this binary has no BPF object", remedy);
     };
-    match Probe::load(object) {
-        Ok(probe) => Check::ok("probes", format!("level {}: loaded, attached and checked", probe.level())),
-        Err(error) => {
-            // The verifier's last words are several lines.
-            let reason = chain(&error).split_whitespace().collect::<Vec<_>>().join(" ");
-            Check::warning("probes", format!("level poll: {reason}"), remedy)
-        }
+    let (probe, failed) = Probe::best(object);
+    judge_probes(probe.as_ref().map(Probe::level), &failed)
+}
+
+/// The level, and for each better one why not.
+fn judge_probes(level: Option<Level>, failed: &[(Level, ProbeError)]) -> Check {
+    // The verifier's last words are several lines.
+    let one_line = |error| chain(error).split_whitespace().collect::<Vec<_>>().join(" ");
+    let why_not = failed
+        .iter()
+        .fold(String::new(), |text, (level, error)| text + &format!("; not {level}: {}", one_line(error)));
+    let name = level.map_or_else(|| "poll".to_owned(), |level| level.to_string());
+    match level {
+        Some(Level::Btf) => Check::ok("probes", format!("level {name}: loaded, attached and checked")),
+        Some(Level::Classic) => Check::warning(
+            "probes",
+            format!("level {name}: loaded, attached and checked{why_not}"),
+            "nothing has to be done: leaks are seen as soon; how a killed create ended is not",
+        ),
+        None => Check::warning(
+            "probes",
+            format!("level {name}{why_not}"),
+            "grant BPF and PERFMON, or mount tracefs where the kernel has no BTF; else leaks are seen only when \
+             --interval is over",
+        ),
     }
 }
 
@@ -97,5 +113,23 @@ mod tests {
         assert_eq!(judge_lockdown(Some("integrity")).state(), State::Ok);
         assert_eq!(judge_lockdown(Some("confidentiality")).state(), State::Warning);
         assert_eq!(judge_lockdown(None).state(), State::Ok);
+    }
+
+    #[test]
+    fn the_level_in_use_is_named_and_why_a_better_one_is_not() {
+        assert_eq!(judge_probes(Some(Level::Btf), &[]).state(), State::Ok);
+        let source = std::io::Error::from(std::io::ErrorKind::NotFound);
+        let mut failed = vec![(Level::Btf, ProbeError::ReadBtf { path: BTF, source })];
+        let classic = judge_probes(Some(Level::Classic), &failed);
+        assert_eq!(classic.state(), State::Warning);
+        assert!(
+            classic
+                .seen()
+                .starts_with("level classic: loaded, attached and checked; not btf: cannot read /sys")
+        );
+        failed.push((Level::Classic, ProbeError::NoTracefs));
+        let poll = judge_probes(None, &failed);
+        assert!(poll.seen().starts_with("level poll; not btf: "), "{}", poll.seen());
+        assert!(poll.seen().ends_with("; not classic: tracefs is not mounted at /sys/kernel/tracing"));
     }
 }
