@@ -89,7 +89,10 @@ fn leaks_are_reaped_as_they_happen(view: CgroupView, probes: &str) -> Result<()>
         let confirmed = records(&reaper, "leak.confirmed")?;
         let record =
             confirmed.iter().find(|record| record["target"]["container"] == leak.id.as_str()).unwrap();
-        assert_eq!((&record["target"]["kind"], &record["trigger"]["rule"]), (&kind.into(), &cause.into()));
+        assert_eq!(record["target"]["kind"], kind);
+        // How a create ended only typed probes see; nothing but the word for it depends on that.
+        let seen = probes == "btf" && record["trigger"]["rule"] == "create_killed";
+        assert!(seen || record["trigger"]["rule"] == cause, "{record}");
         let late = record["detection_ms"].as_f64().unwrap() - 1e3 * GRACE.as_secs_f64();
         println!("{view:?} {probes}: {:?} confirmed {late:.0} ms after the grace", leak.crash);
         assert!(late > -20.0, "{record}");

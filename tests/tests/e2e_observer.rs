@@ -1,4 +1,5 @@
-//! The observer as a whole: what `events` tells, and that a daemon which lost events knows the truth again at once.
+//! The observer as a whole: what `events` tells, what a killed create leaves as evidence, and that a daemon which lost
+//! events knows the truth again at once.
 #![cfg(test)]
 #![expect(
     clippy::disallowed_methods,
@@ -111,6 +112,28 @@ fn events_name_the_container_of_what_the_kernel_reports() -> Result<()> {
     })?;
     assert!(text(&made, "/detail").contains("runc"), "{made}");
     Ok(())
+}
+
+/// The daemon is looking all the while: a look follows the first event of each create, before its end.
+#[test]
+fn a_create_that_is_killed_during_a_look_is_evidence_in_explain() -> Result<()> {
+    let containerd = containerd()?;
+    let reaper = Reaper::new(product()?, &containerd);
+    let daemon = start(&reaper)?;
+    let leak = containerd.crash("killed", Crash::ThawedCreate)?;
+    let line = wait_for("evidence from the kernel", LIMIT, || kernel_evidence(&reaper, &leak.id))?;
+    let what = text(&line, "/what");
+    assert!(what.starts_with("create (process ") && what.contains("was killed by signal 9"), "{what}");
+    drop(daemon);
+    Ok(())
+}
+
+/// What the kernel says about a leak whose create was killed, by what the daemon has remembered.
+fn kernel_evidence(reaper: &Reaper, id: &str) -> Result<Option<Value>> {
+    let (_, answer) = reaper.json(&["explain", id, "-o", "json"], LIMIT)?;
+    let evidence = answer.pointer("/item/evidence").and_then(Value::as_array).cloned().unwrap_or_default();
+    let cause = text(&answer, "/item/cause") == "create_killed";
+    Ok(evidence.into_iter().find(|one| text(one, "/source") == "kernel" && cause))
 }
 
 /// Looks only when something tells it to: the interval is longer than the test.

@@ -1,6 +1,6 @@
-//! Feeds events to the lineage of watched processes, asking `/proc` where only it knows.
+//! Feeds events to the lineage of watched processes, and asks `/proc` where only it knows.
 
-use crate::event::Event;
+use super::listen::Heard;
 use crate::fact::ProcessFact;
 use crate::ident::{ProcessKey, Tgid};
 use crate::lineage::{Claim, Lineage, Notice};
@@ -10,13 +10,13 @@ use crate::procfs;
 const SHIM: &str = "containerd-shim";
 
 /// Takes one event and says what it meant beyond itself.
-pub fn follow(lineage: &mut Lineage, event: &Event) -> Option<Notice> {
-    lineage.apply(event, claim)
+pub(super) fn follow(lineage: &mut Lineage, heard: &Heard) -> Option<Notice> {
+    lineage.apply(&heard.event, |_| heard.claim.as_deref().cloned())
 }
 
 /// What a process says of itself; `None` if it is gone. Runtime commands end within milliseconds, so being late is
 /// normal.
-fn claim(process: ProcessKey) -> Option<Claim> {
+pub(super) fn claim(process: ProcessKey) -> Option<Claim> {
     let fact = read(process.tgid).filter(|fact| fact.key == process && !fact.argv.is_empty())?;
     let parent = fact.parent.and_then(read).filter(|parent| parent.comm.starts_with(SHIM));
     Some(Claim { invocation: procfs::invocation(&fact.argv), shim: parent.map(|shim| shim.key) })

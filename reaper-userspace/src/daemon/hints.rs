@@ -2,7 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use crate::event::Event;
+use anyhow::Context as _;
+use tokio::sync::mpsc::Receiver;
+
+use super::listen::{Batch, Heard, Listening, listen};
 use crate::ident::{CgroupRef, ProcessKey, StartTicks, Tgid};
 use crate::kernel::chain;
 use crate::metrics::ProbeLevel;
@@ -28,6 +31,7 @@ pub enum Wanted {
 #[derive(Debug)]
 pub(super) struct Hints {
     probe: Option<Probe>,
+    heard: Option<Receiver<Batch>>,
     tracked: BTreeSet<CgroupRef>,
     watched: BTreeSet<ProcessKey>,
     covered: Losses,
@@ -38,13 +42,9 @@ pub(super) struct Hints {
 impl Hints {
     /// Loads what is wanted. With [`Wanted::Auto`] a failure is logged, and the next level is tried.
     pub(super) fn start(wanted: Wanted) -> anyhow::Result<Self> {
-        let probe = match wanted {
-            Wanted::Poll => None,
-            Wanted::Auto => load_best(),
-            Wanted::Btf => Some(Probe::load(object()?, Level::Btf)?),
-            Wanted::Classic => Some(Probe::load(object()?, Level::Classic)?),
-        };
-        Ok(Self { probe, tracked: BTreeSet::new(), watched: BTreeSet::new(), covered: Losses::default() })
+        let (probe, heard) = load(wanted)?.unzip();
+        let (tracked, watched, covered) = (BTreeSet::new(), BTreeSet::new(), Losses::default());
+        Ok(Self { probe, heard, tracked, watched, covered })
     }
 
     /// How hints are obtained.
@@ -67,12 +67,9 @@ impl Hints {
     }
 
     /// Waits for events; for ever where there are no probes. Cancel safe.
-    pub(super) async fn next(&mut self) -> anyhow::Result<Vec<Event>> {
-        match &mut self.probe {
-            Some(probe) => {
-                let events = probe.next_batch().await?;
-                Ok(events.into_iter().map(|event| event.identified(start_of)).collect())
-            }
+    pub(super) async fn next(&mut self) -> anyhow::Result<Vec<Heard>> {
+        match &mut self.heard {
+            Some(heard) => Ok(heard.recv().await.context("nobody reads the events any more")??),
             None => std::future::pending().await,
         }
     }
@@ -150,24 +147,33 @@ impl Hints {
     }
 }
 
-fn load_best() -> Option<Probe> {
-    let object = object().inspect_err(|error| tracing::warn!("{error}; level poll")).ok()?;
-    let (probe, failed) = Probe::best(object);
+fn load(wanted: Wanted) -> anyhow::Result<Option<Listening>> {
+    let optional = wanted == Wanted::Auto;
+    let levels: &[Level] = match wanted {
+        Wanted::Poll => return Ok(None),
+        Wanted::Auto => &Level::ALL,
+        Wanted::Btf => &[Level::Btf],
+        Wanted::Classic => &[Level::Classic],
+    };
+    let Some(object) = probe::embedded() else {
+        let reason = "this binary was built without the BPF object (cargo xtask build)";
+        anyhow::ensure!(optional, reason);
+        tracing::warn!("level poll: {reason}");
+        return Ok(None);
+    };
+    let (listening, failed) = listen(levels, object)?;
     for (level, error) in failed {
+        if !optional {
+            return Err(error).with_context(|| format!("no probes of level {level}"));
+        }
         tracing::warn!(error = %chain(&error), "no probes of level {level}");
     }
-    if probe.is_none() {
+    if listening.is_none() {
         tracing::warn!("level poll: looking from time to time instead");
     }
-    probe
+    Ok(listening)
 }
 
-fn object() -> anyhow::Result<&'static [u8]> {
-    probe::embedded()
-        .ok_or_else(|| anyhow::anyhow!("this binary was built without the BPF object (cargo xtask build)"))
-}
-
-/// For the level that knows numbers only.
 fn start_of(tgid: Tgid) -> Option<StartTicks> {
     procfs::start_of(tgid).found().copied()
 }

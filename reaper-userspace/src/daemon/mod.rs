@@ -1,7 +1,7 @@
 //! Wires the parts: the only module that knows all of them.
 //!
 //! [`engine`] looks and judges, [`act`] carries out one plan; [`service`] is the loop around both, fed with kernel
-//! events by `hints`, which [`follow`] makes sense of, and told by `schedule` when to look. [`trace`] records looks and
+//! events by `hints`, which `listen` reads and `follow` makes sense of, and told by `schedule` when to look. [`trace`] records looks and
 //! judges them again,
 //! [`stream`] shows events as they come.
 
@@ -9,11 +9,12 @@ pub mod act;
 pub mod clock;
 mod creates;
 pub mod engine;
-pub mod follow;
+mod follow;
 mod hints;
 pub mod journal;
 mod judge;
 mod ledger;
+mod listen;
 mod lock;
 pub mod memory;
 mod records;

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 
 use super::clock;
 use super::engine::{Judged, Round};
+use super::listen::Heard;
 use crate::audit::AuditError;
-use crate::event::{Act, Event, Occurrence};
+use crate::event::{Act, Occurrence};
 use crate::fact::Subject;
 use crate::ident::LeakId;
 use crate::leak::{LeakKind, LeakState};
@@ -41,9 +42,8 @@ fn reasons(vetoes: &[Veto]) -> String {
 }
 
 /// Counts what the kernel reported.
-pub(super) fn count_events(metrics: &Metrics, events: &[Event]) {
-    let now = clock::boot();
-    for event in events {
+pub(super) fn count_events(metrics: &Metrics, events: &[Heard]) {
+    for Heard { event, at, .. } in events {
         metrics.probe.events.inc(match event.what {
             Occurrence::CgroupMade { .. } => KernelEvent::CgroupMkdir,
             Occurrence::CgroupRemoved { .. } => KernelEvent::CgroupRmdir,
@@ -59,7 +59,7 @@ pub(super) fn count_events(metrics: &Metrics, events: &[Event]) {
                 KernelEvent::ProcessExit
             }
         });
-        metrics.probe.lag.observe(now.since(event.at).as_secs_f64());
+        metrics.probe.lag.observe(at.since(event.at).as_secs_f64());
     }
 }
 

@@ -17,13 +17,13 @@ use super::engine::{Engine, Round};
 use super::follow::follow;
 use super::hints::Hints;
 pub use super::hints::Wanted;
+use super::listen::Heard;
 use super::lock::{self, Lock};
 use super::report;
 use super::schedule::{Due, Schedule};
 use super::sweep::{Reaping, Tally};
 use crate::admin::{Admin, Health};
 use crate::cgroupfs::CgroupDir;
-use crate::event::Event;
 use crate::ident::{CgroupRef, Lookup};
 use crate::kernel::return_memory;
 use crate::lineage::{Lineage, Notice};
@@ -225,7 +225,7 @@ impl Service {
         }
     }
 
-    fn hint(&mut self, events: &[Event]) {
+    fn hint(&mut self, events: &[Heard]) {
         report::count_events(&self.metrics, events);
         for event in events {
             match follow(&mut self.lineage, event) {
@@ -235,7 +235,7 @@ impl Service {
             }
         }
         if let Some(first) = events.first() {
-            self.hinted.get_or_insert(first.at);
+            self.hinted.get_or_insert(first.event.at);
             self.schedule.hint(clock::boot());
         }
     }

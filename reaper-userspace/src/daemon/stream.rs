@@ -8,6 +8,7 @@ use super::clock;
 use super::engine::Engine;
 use super::follow::follow;
 use super::hints::{Hints, Wanted};
+use super::listen::Heard;
 use super::service::wanted;
 use crate::cgroupfs::CgroupDir;
 use crate::event::{Event, Occurrence};
@@ -98,8 +99,8 @@ impl Stream {
     /// # Errors
     /// The probes failed.
     pub async fn next(&mut self) -> anyhow::Result<Vec<Told>> {
-        let events = self.hints.next().await?;
-        Ok(events.iter().map(|event| self.tell(event)).collect())
+        let heard = self.hints.next().await?;
+        Ok(heard.iter().map(|heard| self.tell(heard)).collect())
     }
 
     /// What was lost so far; `None` if that cannot be told.
@@ -107,8 +108,8 @@ impl Stream {
         self.hints.losses()
     }
 
-    fn tell(&mut self, event: &Event) -> Told {
-        let notice = follow(&mut self.lineage, event);
+    fn tell(&mut self, heard: &Heard) -> Told {
+        let (event, notice) = (&heard.event, follow(&mut self.lineage, heard));
         let told = Told { event: *event, notice, container: None, path: None, shim: None };
         match event.what {
             Occurrence::CgroupMade { cgroup, parent: Some(parent), .. } => {

@@ -17,6 +17,11 @@ pub struct Claim {
     pub shim: Option<ProcessKey>,
 }
 
+/// Whether a process of this name may run a command that is followed: worth a question.
+pub fn is_command(comm: Comm) -> bool {
+    RUNTIMES.iter().any(|name| comm.as_bytes().starts_with(name))
+}
+
 #[derive(Clone, Debug)]
 pub(super) struct Running {
     invocation: Option<Invocation>,
@@ -36,7 +41,7 @@ impl Running {
         at: BootTime,
         ask: impl FnOnce() -> Option<Claim>,
     ) -> Option<Self> {
-        if !RUNTIMES.iter().any(|name| comm.as_bytes().starts_with(name)) {
+        if !is_command(comm) {
             return None;
         }
         match (ask(), before) {

@@ -14,7 +14,7 @@ mod tests;
 
 use std::collections::BTreeMap;
 
-pub use command::Claim;
+pub use command::{Claim, is_command};
 
 use crate::event::{Act, Comm, Event, Occurrence};
 use crate::fact::{EndedCommand, Invocation, ProcessEnd};

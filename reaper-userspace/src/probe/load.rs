@@ -2,13 +2,14 @@
 
 use std::fs::File;
 use std::io::{self, Read as _};
+use std::sync::Arc;
 
 use aya::maps::{Map, MapError, RingBuf};
 use aya::programs::{BtfTracePoint, Program, ProgramError, TracePoint};
 use aya::{Btf, Ebpf, EbpfLoader, Endianness};
 use reaper_ebpf::abi::name;
 
-use super::{Level, Probe, ProbeError, btf, check, filter, format, ring};
+use super::{Level, Loaded, Probe, ProbeError, Rings, btf, check, filter, format, ring};
 use crate::kernel::return_memory;
 
 const KERNEL_BTF: &str = "/sys/kernel/btf/vmlinux";
@@ -19,7 +20,7 @@ const MAX_BTF_BYTES: u64 = 64 << 20;
 /// The verifier's log can have millions of lines; the reason is at its end.
 const LOG_LINES: usize = 12;
 
-pub(super) fn load(object: &[u8], level: Level) -> Result<Probe, ProbeError> {
+pub(super) fn load(object: &[u8], level: Level) -> Result<Loaded, ProbeError> {
     if tokio::runtime::Handle::try_current().is_err() {
         return Err(ProbeError::Runtime);
     }
@@ -31,20 +32,25 @@ pub(super) fn load(object: &[u8], level: Level) -> Result<Probe, ProbeError> {
     return_memory();
     let mut processes: RingBuf<_> = take(&mut programs, name::PROCESS_RING)?;
     check::run(&mut programs, level, &mut processes)?;
+    let undecodable = Arc::default();
+    let ring = |name, ring| ring::Ring::new(name, ring, Arc::clone(&undecodable));
+    let rings = Rings {
+        cgroups: ring(name::CGROUP_RING, take(&mut programs, name::CGROUP_RING)?)?,
+        processes: ring(name::PROCESS_RING, processes)?,
+    };
     let mut probe = Probe {
         level,
         tracked: take(&mut programs, name::TRACKED)?,
         watch: take(&mut programs, name::WATCH)?,
         filter: filter::Filter::new(take(&mut programs, name::FILTER)?),
         lost: take(&mut programs, name::LOST)?,
-        cgroups: ring::Ring::new(name::CGROUP_RING, take(&mut programs, name::CGROUP_RING)?)?,
-        processes: ring::Ring::new(name::PROCESS_RING, processes)?,
         programs,
+        undecodable,
     };
     for program in level.programs() {
         attach(&mut probe.programs, program)?;
     }
-    Ok(probe)
+    Ok((probe, rings))
 }
 
 /// No CO-RE relocations in the object: the loader's own copy of the kernel's types is dropped.

@@ -21,6 +21,8 @@ mod ring;
 use std::fmt;
 use std::future::poll_fn;
 use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use aya::Ebpf;
 use aya::maps::{HashMap, MapData, MapError, PerCpuArray};
@@ -43,7 +45,7 @@ pub enum Level {
     Classic,
 }
 
-/// The attached programs, and the maps that steer them. Dropping it detaches them.
+/// The attached programs, and the maps that steer them. Dropping it detaches them, whatever is done with [`Rings`].
 pub struct Probe {
     level: Level,
     programs: Ebpf,
@@ -51,9 +53,20 @@ pub struct Probe {
     watch: HashMap<MapData, u32, WatchEntry>,
     filter: filter::Filter,
     lost: PerCpuArray<MapData, u64>,
+    undecodable: Arc<AtomicU64>,
+}
+
+/// What the programs report, apart from the rest so that it can be read by whoever does nothing else.
+pub struct Rings {
     cgroups: ring::Ring,
     processes: ring::Ring,
 }
+
+/// Attached programs and what they report.
+pub type Loaded = (Probe, Rings);
+
+/// Levels that do not work here, and why.
+pub type Failed = Vec<(Level, ProbeError)>;
 
 /// The BPF object that was built with this binary, if there was one.
 pub fn embedded() -> Option<&'static [u8]> {
@@ -99,17 +112,17 @@ impl Probe {
     /// then [`track`](Self::track) and walk: no gap.
     ///
     /// Blocks for some 50 ms, needs `CAP_BPF` and `CAP_PERFMON`, and a tokio runtime with I/O around it.
-    pub fn load(object: &[u8], level: Level) -> Result<Self, ProbeError> {
+    pub fn load(object: &[u8], level: Level) -> Result<Loaded, ProbeError> {
         load::load(object, level)
     }
 
-    /// The best level that works here, if any does, and why better ones do not.
-    pub fn best(object: &[u8]) -> (Option<Self>, Vec<(Level, ProbeError)>) {
+    /// The first of these levels that works here, if any does, and why those before it do not.
+    pub fn first_of(levels: &[Level], object: &[u8]) -> (Option<Loaded>, Failed) {
         let mut failed = vec![];
-        for level in Level::ALL {
-            match Self::load(object, level) {
-                Ok(probe) => return (Some(probe), failed),
-                Err(error) => failed.push((level, error)),
+        for level in levels {
+            match Self::load(object, *level) {
+                Ok(loaded) => return (Some(loaded), failed),
+                Err(error) => failed.push((*level, error)),
             }
         }
         (None, failed)
@@ -155,6 +168,16 @@ impl Probe {
         self.filter.rebuild(&self.watch).map_err(ProbeError::Tidy)
     }
 
+    /// Everything that was not reported since the load.
+    pub fn losses(&self) -> Result<Losses, ProbeError> {
+        let undecodable = self.undecodable.load(Ordering::Relaxed);
+        losses::read(&self.lost, &self.programs, self.level, undecodable)
+    }
+}
+
+// === impl Rings ===
+
+impl Rings {
     /// Waits until there are events, and returns them in order of time: at most 4,096 of each ring, the rest
     /// comes with the next call. Cancel safe.
     pub async fn next_batch(&mut self) -> Result<Vec<Event>, ProbeError> {
@@ -169,11 +192,11 @@ impl Probe {
         events.sort_by_key(|event| event.at);
         Ok(events)
     }
+}
 
-    /// Everything that was not reported since the load.
-    pub fn losses(&self) -> Result<Losses, ProbeError> {
-        let undecodable = self.cgroups.undecodable().saturating_add(self.processes.undecodable());
-        losses::read(&self.lost, &self.programs, self.level, undecodable)
+impl fmt::Debug for Rings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Rings").finish_non_exhaustive()
     }
 }
 

@@ -1,6 +1,8 @@
 //! One ring, read without blocking.
 
 use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, ready};
 
 use aya::maps::{MapData, RingBuf};
@@ -16,22 +18,22 @@ const BATCH: usize = 4_096;
 pub(super) struct Ring {
     name: &'static str,
     fd: AsyncFd<RingBuf<MapData>>,
-    undecodable: u64,
+    undecodable: Arc<AtomicU64>,
 }
 
 // === impl Ring ===
 
 impl Ring {
-    pub(super) fn new(name: &'static str, ring: RingBuf<MapData>) -> Result<Self, ProbeError> {
+    /// Records that are no event are counted in `undecodable`.
+    pub(super) fn new(
+        name: &'static str,
+        ring: RingBuf<MapData>,
+        undecodable: Arc<AtomicU64>,
+    ) -> Result<Self, ProbeError> {
         #[expect(deprecated, reason = "the successor is unsafe; aya's ring owns its one descriptor")]
         let fd = AsyncFd::with_interest(ring, Interest::READABLE)
             .map_err(|source| ProbeError::Wait { ring: name, source })?;
-        Ok(Self { name, fd, undecodable: 0 })
-    }
-
-    /// Records that were no event.
-    pub(super) const fn undecodable(&self) -> u64 {
-        self.undecodable
+        Ok(Self { name, fd, undecodable })
     }
 
     /// Appends what is there, at most a batch; ready only if that is something.
@@ -63,7 +65,7 @@ impl Ring {
             match Event::decode(&bytes) {
                 Ok(event) => events.push(event),
                 Err(error) => {
-                    self.undecodable = self.undecodable.saturating_add(1);
+                    self.undecodable.fetch_add(1, Ordering::Relaxed);
                     tracing::error!(%error, ring = self.name, "record dropped, a resync will make up for it");
                 }
             }

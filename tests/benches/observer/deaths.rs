@@ -19,7 +19,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 pub(crate) async fn run(count: u64) -> Result<()> {
     let place = Place::new("deaths")?;
-    let mut probe = probe()?;
+    let (mut probe, mut rings) = probe()?;
     probe.track(place.cgroup()?)?;
     let mut storm = Storm::new(Make::Fork, count)?;
     place.add(storm.pid())?;
@@ -29,7 +29,7 @@ pub(crate) async fn run(count: u64) -> Result<()> {
     let begun = clock::boot();
     let (mut alive, mut born, mut died, mut lags) = (HashSet::new(), 0_u64, 0_u64, Lags::default());
     while died < count {
-        let events = timeout(PATIENCE, probe.next_batch()).await.context("events stopped coming")??;
+        let events = timeout(PATIENCE, rings.next_batch()).await.context("events stopped coming")??;
         for event in &events {
             match event.what {
                 Occurrence::Forked { creator, child, born: at, .. } if creator == parent => {

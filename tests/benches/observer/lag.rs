@@ -12,7 +12,7 @@ const ROUNDS: usize = 1_000;
 
 pub(crate) async fn run() -> Result<()> {
     let place = Place::new("lag")?;
-    let mut probe = probe()?;
+    let (mut probe, mut rings) = probe()?;
     probe.track(place.cgroup()?)?;
     let mut lags = Lags::default();
     // Made by another thread: the reader must be asleep when it happens.
@@ -27,7 +27,7 @@ pub(crate) async fn run() -> Result<()> {
         if lags.len() >= ROUNDS.saturating_mul(2) {
             break;
         }
-        let events = timeout(Duration::from_secs(10), probe.next_batch()).await.context("no event")??;
+        let events = timeout(Duration::from_secs(10), rings.next_batch()).await.context("no event")??;
         for event in &events {
             lags.add(event);
         }

@@ -8,7 +8,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use anyhow::{Context as _, Result, ensure};
 use reaper_userspace::daemon::clock;
 use reaper_userspace::event::Event;
-use reaper_userspace::probe::{Level, Probe};
+use reaper_userspace::probe::{Level, Loaded, Probe};
 
 /// What the storm makes each time.
 #[derive(Clone, Copy, Debug)]
@@ -76,7 +76,7 @@ impl Drop for Storm {
 }
 
 /// A probe with the object that `cargo xtask build` made.
-pub(crate) fn probe() -> Result<Probe> {
+pub(crate) fn probe() -> Result<Loaded> {
     let default = Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("bpf/reaper-ebpf.o");
     let path = std::env::var_os("REAPER_BPF_OBJECT").map_or(default, PathBuf::from);
     let object = fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;

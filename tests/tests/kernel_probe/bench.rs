@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
+use std::ops::{Deref, DerefMut};
 use std::os::unix::fs::{MetadataExt as _, symlink};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
@@ -12,7 +13,7 @@ use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
 use reaper_userspace::event::{Event, Occurrence};
 use reaper_userspace::ident::{CgroupId, CgroupRef, Hierarchy, ProcessKey, StartTicks, Tgid};
-use reaper_userspace::probe::{Level, Probe};
+use reaper_userspace::probe::{Level, Probe, ProbeError, Rings};
 
 /// Far more than the kernel needs; what takes longer does not come.
 const PATIENCE: Duration = Duration::from_mins(1);
@@ -24,17 +25,45 @@ pub(crate) fn object() -> Vec<u8> {
     fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}; type: cargo xtask build", path.display()))
 }
 
+/// Attached programs, and what they report.
+pub(crate) struct Attached {
+    probe: Probe,
+    rings: Rings,
+}
+
+impl Attached {
+    pub(crate) async fn next_batch(&mut self) -> Result<Vec<Event>, ProbeError> {
+        self.rings.next_batch().await
+    }
+}
+
+impl Deref for Attached {
+    type Target = Probe;
+
+    fn deref(&self) -> &Probe {
+        &self.probe
+    }
+}
+
+impl DerefMut for Attached {
+    fn deref_mut(&mut self) -> &mut Probe {
+        &mut self.probe
+    }
+}
+
 /// A probe with that object.
-pub(crate) fn attached() -> Probe {
+pub(crate) fn attached() -> Attached {
     attached_at(Level::Btf)
 }
 
 /// A probe of this level; the thread has tracefs from then on.
-pub(crate) fn attached_at(level: Level) -> Probe {
+pub(crate) fn attached_at(level: Level) -> Attached {
     if level == Level::Classic {
         mount_tracefs();
     }
-    Probe::load(&object(), level).unwrap_or_else(|error| panic!("{:#}", anyhow::Error::new(error)))
+    let loaded = Probe::load(&object(), level);
+    let (probe, rings) = loaded.unwrap_or_else(|error| panic!("{:#}", anyhow::Error::new(error)));
+    Attached { probe, rings }
 }
 
 /// In a mount namespace of this thread's own: not every machine has tracefs mounted.
@@ -46,7 +75,7 @@ fn mount_tracefs() {
 }
 
 /// All events up to the one that makes the condition true.
-pub(crate) async fn until(probe: &mut Probe, done: impl Fn(&[Event]) -> bool) -> Vec<Event> {
+pub(crate) async fn until(probe: &mut Attached, done: impl Fn(&[Event]) -> bool) -> Vec<Event> {
     let mut events = Vec::new();
     let gather = async {
         while !done(&events) {

@@ -1,7 +1,7 @@
 //! The classic programs: what they can know is right, and what they cannot know is left out.
 
 use reaper_userspace::event::{Act, Event, Occurrence};
-use reaper_userspace::probe::{Level, Probe};
+use reaper_userspace::probe::Level;
 
 use crate::bench::{self, Cgroup, Hier, Process, attached_at, key_of, until};
 use crate::{about, concerns, life};
@@ -25,7 +25,7 @@ fn ended(events: &[Event], pid: u32) -> bool {
     acts(events, pid).contains(&Act::Exited)
 }
 
-fn attached() -> Probe {
+fn attached() -> bench::Attached {
     attached_at(Level::Classic)
 }
 

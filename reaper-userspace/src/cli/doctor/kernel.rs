@@ -73,8 +73,8 @@ fn probes() -> Check {
         let remedy = "build it with `cargo xtask build`; until then the daemon only looks from time to time";
         return Check::warning("probes", "level poll: this binary has no BPF object", remedy);
     };
-    let (probe, failed) = Probe::best(object);
-    judge_probes(probe.as_ref().map(Probe::level), &failed)
+    let (probe, failed) = Probe::first_of(&Level::ALL, object);
+    judge_probes(probe.as_ref().map(|(probe, _)| probe.level()), &failed)
 }
 
 /// The level, and for each better one why not.
