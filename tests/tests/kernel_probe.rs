@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use bench::{Cgroup, Hier, Process, attached, key_of, until};
 use reaper_userspace::event::{Event, Occurrence};
-use reaper_userspace::ident::{CgroupRef, ProcessKey};
+use reaper_userspace::ident::{CgroupId, CgroupRef, ProcessKey, Tgid};
 use reaper_userspace::probe::{Level, Loss, Probe, ProbeError};
 
 /// What happened to one cgroup, as words.
@@ -369,6 +369,48 @@ async fn what_a_full_ring_loses_is_counted_exactly() {
     let of_cgroups = |what| matches!(what, Occurrence::CgroupMade { .. } | Occurrence::CgroupRemoved { .. });
     let received = events.iter().filter(|event| of_cgroups(event.what)).count();
     assert_eq!(u64::try_from(received).unwrap() + missing, 2 * (ROUNDS + 2));
+}
+
+#[tokio::test]
+async fn what_the_kernel_made_known_is_not_new() {
+    let root = Cgroup::make(&Hier::v2(), "known");
+    let mut probe = attached();
+    assert!(probe.track(root.id()).unwrap());
+    assert!(!probe.track(root.id()).unwrap());
+    let child = root.child("child");
+    assert!(!probe.track(child.id()).unwrap(), "made below a tracked one");
+    assert!(probe.watch(Process::sleeper().key()).unwrap());
+    let mut runtime = Process::named("runc", "echo; read go");
+    runtime.hear();
+    assert!(!probe.watch(runtime.key()).unwrap(), "seen by its exec");
+}
+
+#[tokio::test]
+async fn a_cgroup_that_a_full_map_takes_no_more_is_counted() {
+    let root = Cgroup::make(&Hier::v2(), "full");
+    let mut probe = attached();
+    probe.track(root.id()).unwrap();
+    let hierarchy = reaper_userspace::ident::Hierarchy(u32::MAX);
+    let strangers = (1..).map(|id| CgroupRef { hierarchy, id: CgroupId(id) });
+    let refused = strangers.take(100_000).find_map(|cgroup| probe.track(cgroup).err());
+    assert!(matches!(refused, Some(ProbeError::Track { .. })), "{refused:?}");
+    drop(root.child("child"));
+    let lost = probe.losses().unwrap();
+    assert_eq!(lost.get(Loss::TrackedFull), 1);
+}
+
+#[tokio::test]
+async fn a_process_that_a_full_map_takes_no_more_is_counted() {
+    let mut probe = attached();
+    let mut shell = Process::shell("read go; (:); exit 0");
+    probe.watch(shell.key()).unwrap();
+    // Above the largest number that the kernel gives out (`PID_MAX_LIMIT`).
+    let strangers = (1 << 23..).filter_map(Tgid::new).map(|tgid| ProcessKey { tgid, ..shell.key() });
+    let refused = strangers.take(10_000).find_map(|process| probe.watch(process).err());
+    assert!(matches!(refused, Some(ProbeError::Watch { .. })), "{refused:?}");
+    shell.say("go");
+    drop(shell);
+    assert!(probe.losses().unwrap().get(Loss::WatchFull) >= 1);
 }
 
 #[tokio::test]

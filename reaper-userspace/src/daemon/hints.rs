@@ -1,10 +1,13 @@
 //! Where hints come from: the probes, or nothing but the clock.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use anyhow::Context as _;
 use tokio::sync::mpsc::Receiver;
 
+use super::awake::Awake;
+use super::clock;
 use super::listen::{Batch, Heard, Listening, listen};
 use crate::ident::{CgroupRef, ProcessKey, StartTicks, Tgid};
 use crate::kernel::chain;
@@ -35,6 +38,7 @@ pub(super) struct Hints {
     tracked: BTreeSet<CgroupRef>,
     watched: BTreeSet<ProcessKey>,
     covered: Losses,
+    awake: Awake,
 }
 
 // === impl Hints ===
@@ -44,7 +48,7 @@ impl Hints {
     pub(super) fn start(wanted: Wanted) -> anyhow::Result<Self> {
         let (probe, heard) = load(wanted)?.unzip();
         let (tracked, watched, covered) = (BTreeSet::new(), BTreeSet::new(), Losses::default());
-        Ok(Self { probe, heard, tracked, watched, covered })
+        Ok(Self { probe, heard, tracked, watched, covered, awake: clock::awake() })
     }
 
     /// How hints are obtained.
@@ -74,28 +78,37 @@ impl Hints {
         }
     }
 
-    /// Asks for the events of these cgroups, and forgets the others.
-    pub(super) fn track(&mut self, wanted: BTreeSet<CgroupRef>) {
-        let Some(probe) = &mut self.probe else { return };
-        let forgotten: Vec<CgroupRef> = self.tracked.difference(&wanted).copied().collect();
-        let added: Vec<CgroupRef> = wanted.difference(&self.tracked).copied().collect();
-        let forgot = forgotten.into_iter().map(|cgroup| probe.untrack(cgroup)).collect::<Vec<_>>();
-        let tracked = added.into_iter().map(|cgroup| probe.track(cgroup)).collect::<Vec<_>>();
-        for error in forgot.into_iter().chain(tracked).filter_map(Result::err) {
-            // Its events are hints: without them the periodic look finds the same, later.
-            tracing::warn!(error = %chain(&error), "no events from this cgroup");
+    /// Asks for the events of these cgroups, and forgets the others. True if the kernel's side did not know one: what
+    /// happened there until now was not reported.
+    pub(super) fn track(&mut self, wanted: BTreeSet<CgroupRef>) -> bool {
+        let Some(probe) = &mut self.probe else { return false };
+        let mut new = false;
+        for cgroup in self.tracked.difference(&wanted) {
+            if let Err(error) = probe.untrack(*cgroup) {
+                tracing::warn!(error = %chain(&error), "events still come from a cgroup that is nobody's");
+            }
+        }
+        for cgroup in wanted.difference(&self.tracked) {
+            match probe.track(*cgroup) {
+                Ok(added) => new |= added,
+                // Its events are hints: without them the periodic look finds the same, later.
+                Err(error) => tracing::warn!(error = %chain(&error), "no events from this cgroup"),
+            }
         }
         self.tracked = wanted;
+        new
     }
 
     /// Asks for the lives of these shims and of what they start. Those that began after the probes are known to the
-    /// kernel's side already. Ended ones it forgets by itself: by now their number may mean another one.
-    pub(super) fn watch(&mut self, wanted: BTreeSet<ProcessKey>) {
-        let Some(probe) = &mut self.probe else { return };
+    /// kernel's side already. Ended ones it forgets by itself: by now their number may mean another one. True as above.
+    pub(super) fn watch(&mut self, wanted: BTreeSet<ProcessKey>) -> bool {
+        let Some(probe) = &mut self.probe else { return false };
+        let mut new = false;
         for shim in wanted.difference(&self.watched) {
-            if let Err(error) = probe.watch(*shim) {
+            match probe.watch(*shim) {
+                Ok(added) => new |= added,
                 // What it starts is seen by name at its exec, all the same.
-                tracing::warn!(error = %chain(&error), "no events from this shim");
+                Err(error) => tracing::warn!(error = %chain(&error), "no events from this shim"),
             }
             // Ended meanwhile: its number must not be watched for the sake of who has it next.
             if start_of(shim.tgid) != Some(shim.start)
@@ -105,6 +118,7 @@ impl Hints {
             }
         }
         self.watched = wanted;
+        new
     }
 
     /// Housekeeping of the kernel's side, from time to time.
@@ -123,8 +137,13 @@ impl Hints {
         self.covered != before
     }
 
-    /// Whether anything was lost since the last full look began.
+    /// Whether anything was missed since the last full look began, or the machine slept since the last one ended.
     pub(super) fn freshness(&self) -> Freshness {
+        if let Some(slept) = self.slept() {
+            return Freshness::Stale(format!(
+                "the machine slept for {slept:.0?}, nobody could do anything meanwhile"
+            ));
+        }
         match self.losses() {
             Some(losses) if losses == self.covered => Freshness::Fresh,
             Some(losses) => Freshness::Stale(format!(
@@ -133,6 +152,21 @@ impl Hints {
             )),
             None => Freshness::Stale("the count of lost events cannot be read".to_owned()),
         }
+    }
+
+    /// How long the machine slept, if no look has ended since.
+    pub(super) fn slept(&self) -> Option<Duration> {
+        self.awake.slept_until(clock::awake())
+    }
+
+    /// A look has ended that began at this moment: it knew of every suspend before.
+    pub(super) const fn looked(&mut self, began: Awake) {
+        self.awake = began;
+    }
+
+    /// Whether a look is due that no event asks for: something was lost without a trace, or the machine slept.
+    pub(super) fn is_overdue(&self) -> bool {
+        self.slept().is_some() || self.losses().is_some_and(|losses| losses != self.covered)
     }
 
     /// What was lost so far; `None` if that cannot be told.

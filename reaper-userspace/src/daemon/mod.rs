@@ -6,6 +6,7 @@
 //! [`stream`] shows events as they come.
 
 pub mod act;
+mod awake;
 pub mod clock;
 mod creates;
 pub mod engine;

@@ -35,8 +35,8 @@ use crate::time::BootTime;
 const HEARTBEAT_LIMIT: Duration = Duration::from_mins(2);
 /// How much longer than the grace a one-shot run may take: a look lasts seconds where a source does not answer.
 const ONCE_PATIENCE: Duration = Duration::from_secs(30);
-/// The main loop wakes up this often at least, so that a long interval is no long silence.
-const LONGEST_SLEEP: Duration = Duration::from_secs(30);
+/// The main loop wakes up this often at least: for what no event tells of, see [`Hints::is_overdue`].
+const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 
 /// How the daemon is run.
 #[derive(Clone, Debug)]
@@ -219,6 +219,8 @@ impl Service {
                             return_memory();
                         }
                         first = false;
+                    } else if self.hints.is_overdue() {
+                        self.schedule.hint(clock::boot());
                     }
                 }
             }
@@ -248,11 +250,14 @@ impl Service {
         if lost {
             report::count_losses(&self.metrics, before, self.hints.covered());
         }
-        self.metrics.leak.resyncs.inc(if lost { ResyncTrigger::LostEvents } else { trigger });
+        let slept = self.hints.slept().is_some();
+        self.metrics.leak.resyncs.inc(cause(trigger, lost, slept));
         let hinted = self.hinted.take();
+        let began = clock::awake();
         let round = self.engine.round(&self.hints.freshness()).await;
-        self.hints.track(wanted(&self.engine, &round));
-        self.hints.watch(round.look.shims.iter().copied().collect());
+        // Both: what is new in either was not reported until now, and is looked at again.
+        let new = self.hints.track(wanted(&self.engine, &round))
+            | self.hints.watch(round.look.shims.iter().copied().collect());
         if trigger == ResyncTrigger::Periodic {
             self.hints.tidy();
         }
@@ -261,7 +266,8 @@ impl Service {
         report::count_round(&self.metrics, &round, self.reaping.states());
         let again = round.ready_at().into_iter().chain(self.reaping.retry_at()).min();
         self.schedule.looked(round.at, clock::boot(), again);
-        if acted > 0 {
+        self.hints.looked(began);
+        if acted > 0 || new {
             // What was reaped should be gone now: look.
             self.schedule.hint(clock::boot());
         }
@@ -308,6 +314,14 @@ impl Service {
     fn stop(&mut self, reason: &str) {
         self.reaping.stop(reason);
         tracing::info!(reason, "stopped");
+    }
+}
+
+const fn cause(due: ResyncTrigger, lost: bool, slept: bool) -> ResyncTrigger {
+    match (slept, lost) {
+        (true, _) => ResyncTrigger::Suspend,
+        (false, true) => ResyncTrigger::LostEvents,
+        (false, false) => due,
     }
 }
 

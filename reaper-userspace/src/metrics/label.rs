@@ -155,6 +155,8 @@ labels! {
         Event = "event",
         /// Lost events.
         LostEvents = "lost_events",
+        /// The machine was suspended.
+        Suspend = "suspend",
         /// A person.
         Operator = "operator",
     }

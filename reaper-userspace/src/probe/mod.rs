@@ -26,15 +26,18 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use aya::Ebpf;
 use aya::maps::{HashMap, MapData, MapError, PerCpuArray};
-use reaper_ebpf::abi::{CgroupKey, TRACKED_MARK, WATCH_ROOT, WatchEntry, cgroup_key, name};
+use reaper_ebpf::abi::{CgroupKey, START_UNKNOWN, TRACKED_MARK, WATCH_ROOT, WatchEntry, cgroup_key, name};
 
 use crate::event::Event;
-use crate::ident::{CgroupRef, ProcessKey};
+use crate::ident::{CgroupRef, ProcessKey, StartTicks};
 
 pub use btf::LayoutError;
 pub use error::ProbeError;
 pub use format::FormatError;
 pub use losses::{Loss, Losses};
+
+/// `linux/bpf.h`: the entry must be new.
+const BPF_NOEXIST: u64 = 1;
 
 /// Which programs report. Best first; below both there are only periodic looks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -134,11 +137,15 @@ impl Probe {
     }
 
     /// Reports this cgroup's events, and those of every cgroup made below it from now on. What was made below
-    /// it before has to be tracked by itself.
-    pub fn track(&mut self, cgroup: CgroupRef) -> Result<(), ProbeError> {
-        self.tracked
-            .insert(key(cgroup), TRACKED_MARK, 0)
-            .map_err(|source| ProbeError::Track { cgroup, source })
+    /// it before has to be tracked by itself. False if it was tracked already, by whatever made it known.
+    pub fn track(&mut self, cgroup: CgroupRef) -> Result<bool, ProbeError> {
+        match self.tracked.insert(key(cgroup), TRACKED_MARK, BPF_NOEXIST) {
+            Ok(()) => Ok(true),
+            Err(MapError::SyscallError(error)) if error.io_error.kind() == io::ErrorKind::AlreadyExists => {
+                Ok(false)
+            }
+            Err(source) => Err(ProbeError::Track { cgroup, source }),
+        }
     }
 
     /// Forgets a cgroup; one that was not tracked is no error. The kernel forgets removed ones itself.
@@ -148,12 +155,18 @@ impl Probe {
     }
 
     /// Reports this process's life and what it starts. If the process was gone already the entry stays, at level
-    /// `classic` for whoever has its number now: look again afterwards, and [`unwatch`](Self::unwatch) it then.
-    pub fn watch(&mut self, process: ProcessKey) -> Result<(), ProbeError> {
+    /// `classic` for whoever has its number now: look again afterwards, and [`unwatch`](Self::unwatch) it then. False
+    /// if it was watched already.
+    pub fn watch(&mut self, process: ProcessKey) -> Result<bool, ProbeError> {
+        let number = process.tgid.get();
+        let known = self.watch.get(&number, 0).is_ok_and(|[since, _]| {
+            since == START_UNKNOWN || StartTicks::from_boot_nanos(since) == process.start
+        });
         self.filter
-            .mark(process.tgid.get())
-            .and_then(|()| self.watch.insert(process.tgid.get(), [process.start.boot_nanos(), WATCH_ROOT], 0))
-            .map_err(|source| ProbeError::Watch { process, source })
+            .mark(number)
+            .and_then(|()| self.watch.insert(number, [process.start.boot_nanos(), WATCH_ROOT], 0))
+            .map_err(|source| ProbeError::Watch { process, source })?;
+        Ok(!known)
     }
 
     /// Forgets a process; one that was not watched is no error. The kernel forgets ended ones itself.
