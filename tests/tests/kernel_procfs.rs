@@ -217,6 +217,24 @@ fn a_number_that_became_a_thread_is_no_process() {
     });
 }
 
+/// As the number of an init that died is: its children are still of its session.
+#[test]
+fn a_number_that_is_only_a_groups_is_no_process() {
+    let script = "exec 3<&0; cat <&3 >/dev/null & echo; wait";
+    let mut leader = Process::start(
+        Command::new("sh").args(["-c", script]).process_group(0).stdin(Stdio::piped()).stdout(Stdio::piped()),
+    );
+    let _until_the_end = leader.0.stdin.take();
+    std::io::Read::read_exact(&mut leader.0.stdout.take().unwrap(), &mut [0]).unwrap();
+    let key = leader.key();
+    leader.end();
+    let group = rustix::process::Pid::from_raw(i32::try_from(key.tgid.get()).unwrap()).unwrap();
+    assert!(rustix::process::test_kill_process_group(group).is_ok(), "the group lives on");
+    assert_eq!(alive(key), Lookup::Found(false));
+    assert!(read(key.tgid).is_not_found());
+    assert!(PidHandle::open(key).is_not_found());
+}
+
 #[test]
 fn the_wait_for_an_exit_has_a_deadline() {
     let process = Process::sleeper();

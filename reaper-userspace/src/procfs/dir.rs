@@ -88,16 +88,19 @@ impl ProcDir {
 
 /// Asks a second source whether a number without a `/proc` entry really is no process. A number that was reused
 /// this very moment gives no answer.
+///
+/// An init that died is still the session of its children, so its number is not free: kernels before 6.16 then say
+/// EINVAL (`kernel/fork.c:pidfd_prepare`: the number has no thread group), seen on 6.1.
 fn absence(tgid: Tgid) -> ProcfsError {
     match pidfd(tgid) {
-        Err(Errno::SRCH) => ProcfsError::Absent { tgid },
+        Err(Errno::SRCH | Errno::INVAL | Errno::NOENT) => ProcfsError::Absent { tgid },
         Err(source) => ProcfsError::Pidfd { tgid, source },
         Ok(_) => ProcfsError::Hidden { tgid },
     }
 }
 
-/// A pidfd of whatever process has the number now. ESRCH: none. EINVAL, or ENOENT on newer kernels: a thread that
-/// is no leader has it.
+/// A pidfd of whatever process has the number now. ESRCH: none. EINVAL, or ENOENT on newer kernels: none either, but a
+/// thread that is no leader, a session or a process group has the number.
 pub(super) fn pidfd(tgid: Tgid) -> Result<OwnedFd, Errno> {
     let pid = i32::try_from(tgid.get()).ok().and_then(Pid::from_raw).ok_or(Errno::INVAL)?;
     retry_on_intr(|| pidfd_open(pid, PidfdFlags::empty()))
