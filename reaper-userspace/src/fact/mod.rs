@@ -11,6 +11,7 @@ mod runtime;
 #[cfg(test)]
 pub(crate) mod sample;
 mod subject;
+mod unit;
 
 pub use bundle::BundleSighting;
 pub use cgroup::{CgroupNode, CgroupTree, Controllers, Freeze};
@@ -21,3 +22,4 @@ pub use runtime::{
     RuncState, RuntimeAnswer, RuntimeChoice, ServerFact, ShimAnswer, TaskStatus,
 };
 pub use subject::Subject;
+pub use unit::{ActiveState, UnitFact};

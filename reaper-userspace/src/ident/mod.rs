@@ -14,9 +14,11 @@ pub mod exact;
 mod leak;
 mod lookup;
 mod process;
+mod unit;
 
 pub use cgroup::{CgroupId, CgroupPath, CgroupPathError, CgroupRef, Hierarchy};
 pub use container::{ContainerId, ContainerKey, NameError, Namespace};
 pub use leak::LeakId;
 pub use lookup::Lookup;
 pub use process::{ProcessKey, StartTicks, Tgid};
+pub use unit::{InvocationId, UnitName, UnitNameError};

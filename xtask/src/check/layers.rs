@@ -34,7 +34,10 @@ const LAYERS: [Layer; 5] = [
         order: Order::AsListed,
     },
     Layer {
-        modules: &["probe", "cgroupfs", "procfs", "runtime", "mounts", "audit", "metrics", "admin", "state"],
+        modules: &[
+            "probe", "cgroupfs", "procfs", "runtime", "systemd", "mounts", "audit", "metrics", "admin",
+            "state",
+        ],
         below: &[0],
         order: Order::Apart,
     },
