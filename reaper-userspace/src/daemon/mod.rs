@@ -18,6 +18,7 @@ mod ledger;
 mod listen;
 mod lock;
 pub mod memory;
+mod notify;
 mod records;
 pub mod recovery;
 mod report;

@@ -19,6 +19,7 @@ use super::hints::Hints;
 pub use super::hints::Wanted;
 use super::listen::Heard;
 use super::lock::{self, Lock};
+use super::notify::Manager;
 use super::report;
 use super::schedule::{Due, Schedule};
 use super::sweep::{Reaping, Tally};
@@ -69,12 +70,21 @@ struct Service {
     /// Earliest event that no look has followed yet.
     hinted: Option<BootTime>,
     lock: Option<Lock>,
+    manager: Manager,
 }
 
-/// What ends the loop.
-struct Ends {
+/// What people and service managers ask for.
+struct Signals {
     interrupt: Signal,
     terminate: Signal,
+    hangup: Signal,
+}
+
+/// What was asked for.
+enum Asked {
+    End,
+    /// SIGHUP: look at everything, now.
+    Look,
 }
 
 /// Runs until SIGINT or SIGTERM.
@@ -82,7 +92,7 @@ struct Ends {
 /// # Errors
 /// What keeps it from starting: the audit log, the port, the state directory, or probes that were demanded.
 pub async fn run(engine: Engine, settings: Settings) -> anyhow::Result<()> {
-    let mut ends = Ends::new()?;
+    let mut signals = Signals::new()?;
     let mut service = Box::new(Service::start(engine, settings)?);
     let admin = service.admin().await?;
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
@@ -93,7 +103,7 @@ pub async fn run(engine: Engine, settings: Settings) -> anyhow::Result<()> {
         }
     };
     let work = async {
-        let result = service.turn(&mut ends).await;
+        let result = service.turn(&mut signals).await;
         // The server may have ended by itself; then nobody listens.
         let _nobody_listens = stop.send(()).is_err();
         result
@@ -132,18 +142,23 @@ pub async fn once(engine: Engine, settings: Settings) -> anyhow::Result<Tally> {
     Ok(tally)
 }
 
-// === impl Ends ===
+// === impl Signals ===
 
-impl Ends {
+impl Signals {
     fn new() -> anyhow::Result<Self> {
         let listen = |kind| signal(kind).context("cannot listen for signals");
-        Ok(Self { interrupt: listen(SignalKind::interrupt())?, terminate: listen(SignalKind::terminate())? })
+        Ok(Self {
+            interrupt: listen(SignalKind::interrupt())?,
+            terminate: listen(SignalKind::terminate())?,
+            hangup: listen(SignalKind::hangup())?,
+        })
     }
 
-    async fn wait(&mut self) {
+    async fn next(&mut self) -> Asked {
         tokio::select! {
-            _ = self.interrupt.recv() => {}
-            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => Asked::End,
+            _ = self.terminate.recv() => Asked::End,
+            _ = self.hangup.recv() => Asked::Look,
         }
     }
 }
@@ -180,6 +195,7 @@ impl Service {
             settings,
             hinted: None,
             lock,
+            manager: Manager::from_env(),
         })
     }
 
@@ -198,22 +214,30 @@ impl Service {
         Ok(Some(admin))
     }
 
-    async fn turn(&mut self, ends: &mut Ends) -> anyhow::Result<()> {
+    async fn turn(&mut self, signals: &mut Signals) -> anyhow::Result<()> {
+        let longest_sleep = self.manager.longest_sleep(LONGEST_SLEEP);
         let mut first = true;
         loop {
             if let Some(health) = &self.health {
                 health.beat();
             }
+            self.manager.alive();
             let (at, due) = self.schedule.next();
             let wait = at.since(clock::boot());
             tokio::select! {
                 biased;
-                () = ends.wait() => return Ok(()),
+                asked = signals.next() => match asked {
+                    Asked::End => return Ok(()),
+                    Asked::Look => self.reload().await?,
+                },
                 events = self.hints.next() => self.hint(&events?),
-                () = sleep(wait.min(LONGEST_SLEEP)) => {
-                    if wait <= LONGEST_SLEEP {
+                () = sleep(wait.min(longest_sleep)) => {
+                    if wait <= longest_sleep {
                         let trigger = if first { ResyncTrigger::Startup } else { trigger_of(due) };
                         self.round(trigger).await?;
+                        if first {
+                            self.manager.ready();
+                        }
                         if trigger == ResyncTrigger::Periodic {
                             // What the look needed has been dropped by now.
                             return_memory();
@@ -225,6 +249,21 @@ impl Service {
                 }
             }
         }
+    }
+
+    /// There is no configuration to read again: what a reload can do is look, at once and at everything.
+    async fn reload(&mut self) -> anyhow::Result<()> {
+        tracing::info!("reload: looking at everything");
+        self.manager.reloading();
+        self.round(ResyncTrigger::Operator).await?;
+        self.manager.ready();
+        Ok(())
+    }
+
+    fn status(&self, round: &Round) -> String {
+        let mode = if self.engine.policy().mode == Mode::Enforce { "enforce" } else { "observe" };
+        let leaks = round.judged.iter().filter(|judged| judged.verdict.state().is_some()).count();
+        format!("{mode}; with the shape of a leak: {leaks}")
     }
 
     fn hint(&mut self, events: &[Heard]) {
@@ -263,6 +302,7 @@ impl Service {
         }
         let acted = self.reaping.sweep(&mut self.engine, &self.hints, &round, hinted).await;
         self.show_health(&round);
+        self.manager.status(&self.status(&round));
         report::count_round(&self.metrics, &round, self.reaping.states());
         let again = round.ready_at().into_iter().chain(self.reaping.retry_at()).min();
         self.schedule.looked(round.at, clock::boot(), again);
@@ -312,6 +352,7 @@ impl Service {
     }
 
     fn stop(&mut self, reason: &str) {
+        self.manager.stopping();
         self.reaping.stop(reason);
         tracing::info!(reason, "stopped");
     }
