@@ -28,6 +28,7 @@ mod runc;
 mod traces;
 mod verbs;
 mod wait;
+pub mod whole;
 
 pub use bystander::{Bystander, Watch};
 pub use cgroup::{Cgroups, Inventory, MountedHierarchy};

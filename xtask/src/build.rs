@@ -66,6 +66,17 @@ pub(crate) fn product() -> anyhow::Result<PathBuf> {
     Ok(product)
 }
 
+/// Builds a program of the tests that runs on any node, and returns its path.
+pub(crate) fn static_test(name: &str) -> anyhow::Result<PathBuf> {
+    let host = host()?;
+    succeed(
+        cargo()
+            .args(["build", "--locked", "--package", "reaper-tests", "--bin", name, "--target", &host])
+            .env("CARGO_ENCODED_RUSTFLAGS", "-Ctarget-feature=+crt-static"),
+    )?;
+    Ok(target_directory()?.join(host).join("debug").join(name))
+}
+
 fn verify(product: &Path, object: &Path) -> anyhow::Result<()> {
     let (binary, object) = (fs::read(product)?, fs::read(object)?);
     let shown = product.display();

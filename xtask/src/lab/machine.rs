@@ -35,7 +35,7 @@ struct Machine {
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { boot: Duration::from_mins(4), work: Duration::from_mins(15) }
+        Self { boot: Duration::from_mins(10), work: Duration::from_mins(15) }
     }
 }
 

@@ -8,7 +8,9 @@ mod job;
 mod machine;
 mod node;
 mod qemu;
+mod report;
 mod store;
+mod trial;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -32,6 +34,8 @@ pub(crate) enum Lab {
     List,
     /// Boot a node, run a command in it as root, and end with its exit code
     Run(Run),
+    /// Play the scenarios in these nodes, or in all, and show a table
+    Test(trial::Test),
     /// Boot a node and work in it; ends with the shell
     Shell(Shell),
 }
@@ -64,6 +68,7 @@ pub(crate) fn run(lab: &Lab) -> anyhow::Result<ExitCode> {
     match lab {
         Lab::List => list(),
         Lab::Run(args) => args.run(),
+        Lab::Test(args) => args.run(),
         Lab::Shell(args) => args.run(),
     }
 }
