@@ -16,7 +16,8 @@ use reaper_userspace::plan::ReapPlan;
 use reaper_userspace::reap::hook::{self, Point};
 use reaper_userspace::reap::{Armed, Timing};
 
-use crate::round::{BOOT, intent_body, node, prove};
+use crate::by_hand::{BOOT, intent_body, node};
+use crate::round::prove;
 use crate::world::World;
 
 /// How an act in a process of its own ended.

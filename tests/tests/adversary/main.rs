@@ -15,6 +15,8 @@
     reason = "makes, disturbs and ends what is its own, reads the clock, and counts"
 )]
 
+#[path = "../by_hand/mod.rs"]
+mod by_hand;
 mod crash;
 mod options;
 mod process;

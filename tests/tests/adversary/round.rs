@@ -1,36 +1,22 @@
 //! One round: a leak, an act, trouble in between, a judgement.
 
-use std::collections::BTreeSet;
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use reaper_userspace::audit::{
-    Answer, Before, Intent, IntentBody, Journal, Node, Outcome, Target, Tool, Trigger, Triggered,
-};
+use reaper_userspace::audit::{Intent, Journal, Outcome};
 use reaper_userspace::daemon::clock;
-use reaper_userspace::fact::{
-    CgroupTree, Freeze, Ownership, ProcessFact, Provenance, RuncState, RuntimeAnswer, ServerFact, Sighting,
-};
-use reaper_userspace::ident::{
-    CgroupPath, ContainerId, ContainerKey, Lookup, Namespace, ProcessKey, StartTicks, Tgid,
-};
-use reaper_userspace::inventory::History;
-
+use reaper_userspace::ident::CgroupPath;
 use reaper_userspace::plan::ReapPlan;
-use reaper_userspace::policy::{Mode, Policy};
-use reaper_userspace::procfs;
 use reaper_userspace::reap::hook::{self, Point};
 use reaper_userspace::reap::{Armed, Report, Timing};
-use reaper_userspace::time::BootTime;
-use reaper_userspace::verdict::{Freshness, LeakProof, Verdict, assess, conclude};
+use reaper_userspace::verdict::LeakProof;
 
+use crate::by_hand::{self, ByHand, intent_body, node};
 use crate::random::Random;
 use crate::trouble::Trouble;
 use crate::world::World;
 
-pub(crate) const BOOT: &str = "boot";
 /// Shorter than the product's, for the rounds in which something cannot end.
 const BOUND: Duration = Duration::from_millis(100);
 
@@ -127,104 +113,11 @@ fn intent(proof: &LeakProof) -> Result<Intent> {
     Ok(journal.intent(clock::stamp(), "leak".to_owned(), body)?)
 }
 
-pub(crate) fn node() -> Node {
-    Node { boot: BOOT.to_owned(), name: "node".to_owned() }
-}
-
-pub(crate) fn intent_body(proof: &LeakProof) -> IntentBody {
-    let sighting = proof.sighting();
-    let mut nodes = sighting.trees.iter().flat_map(|tree| &tree.nodes);
-    let frozen = nodes.any(|node| matches!(node.freeze, Lookup::Found(Freeze::Frozen | Freeze::Freezing)));
-    IntentBody {
-        tool: Tool { version: String::new(), config: String::new(), mode: String::new() },
-        trigger: Trigger { by: Triggered::Daemon, uid: None, rule: proof.cause() },
-        target: Target {
-            kind: proof.kind(),
-            cgroup_ids: proof.roots().collect(),
-            path: sighting.cgroup.to_string(),
-            container: sighting.container.id.clone(),
-            runtime_ns: sighting.container.namespace.clone(),
-        },
-        evidence: vec![],
-        evidence_omitted: 0,
-        before: Before::new(Answer::Yes, if frozen { Answer::Yes } else { Answer::No }, &[]),
-    }
-}
-
 /// The product's own verdict on what is there.
 pub(crate) fn prove(world: &World) -> Result<LeakProof, String> {
-    let sighting = sighting(world)?;
-    let policy = Policy { mode: Mode::Enforce, grace: Duration::ZERO, ..Policy::default() };
-    let assessment = assess(&sighting, &policy, &Freshness::Fresh);
-    let long_ago = BootTime::from_nanos(1);
-    let history = History { first_seen: long_ago, clean_since: Some(long_ago), looks: 2 };
-    match conclude(&sighting, assessment, &history, &policy, clock::boot()) {
-        Verdict::Leaked(proof) => Ok(*proof),
-        Verdict::Live(owner) => Err(format!("live: {owner}")),
-        Verdict::Held { vetoes, .. } => Err(format!("held by {}: {vetoes:?}", vetoes[0].guard)),
-    }
-}
-
-/// Facts about a container that nobody knows and whose init is dead.
-fn sighting(world: &World) -> Result<Sighting, String> {
     let cgroup = CgroupPath::try_from(world.path()).map_err(|error| error.to_string())?;
-    let mut trees = vec![];
-    for mount in world.stage().layout.hierarchies() {
-        match mount.tree(&cgroup, &procfs::start_of) {
-            Lookup::Found(tree) => trees.push(tree),
-            Lookup::NotFound => {}
-            Lookup::Unavailable(reason) => return Err(format!("held by source_unavailable: {reason}")),
-        }
-    }
-    if trees.is_empty() {
-        return Err("gone: nothing is left".to_owned());
-    }
-    let members: BTreeSet<ProcessKey> = trees.iter().flat_map(CgroupTree::members).collect();
-    let address = "/none/containerd.sock".to_owned();
-    let runtime = RuntimeAnswer {
-        address: address.clone(),
-        ownership: Ownership::Ours,
-        server: Lookup::Found(ServerFact {
-            process: ProcessKey { tgid: Tgid::INIT, start: StartTicks::from_ticks(1) },
-        }),
-        task: Lookup::NotFound,
-        record: Lookup::Found(()),
-        overlapping: Lookup::Found(vec![]),
-    };
-    let dead = ProcessKey { tgid: Tgid::new(1 << 22).unwrap(), start: StartTicks::from_ticks(1) };
-    let state =
-        RuncState { path: PathBuf::from("/none"), init: Some(dead), init_alive: Lookup::Found(false) };
-    Ok(Sighting {
-        container: ContainerKey {
-            namespace: Namespace::try_from("adversary").unwrap(),
-            id: ContainerId::try_from("leak").unwrap(),
-        },
-        provenance: Provenance::Record { address },
-        cgroup,
-        processes: members.into_iter().filter_map(|key| found(procfs::read(key.tgid))).collect(),
-        trees,
-        unreadable: vec![],
-        bundle: Lookup::NotFound,
-        runc_state: Lookup::Found(state),
-        runtimes: vec![runtime],
-        shims: vec![],
-        in_flight: vec![],
-        supervisors: vec![],
-        owners: vec![],
-        failed_create: None,
-        runtime_inits: vec![],
-        protected_members: vec![],
-        holds_self: Lookup::Found(false),
-        enclosed_by: None,
-        mounts: Lookup::Found(vec![]),
-    })
-}
-
-fn found(process: Lookup<ProcessFact>) -> Option<ProcessFact> {
-    match process {
-        Lookup::Found(process) => Some(process),
-        Lookup::NotFound | Lookup::Unavailable(_) => None,
-    }
+    let layout = &world.stage().layout;
+    ByHand { layout, cgroup, mounts: vec![], server: by_hand::server() }.prove()
 }
 
 // === impl Scene ===

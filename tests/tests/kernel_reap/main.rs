@@ -2,6 +2,8 @@
 #![cfg(test)]
 #![expect(clippy::disallowed_methods, reason = "fixtures make, disturb and end what is theirs")]
 
+#[path = "../by_hand/mod.rs"]
+mod by_hand;
 mod identity;
 mod kill;
 mod place;

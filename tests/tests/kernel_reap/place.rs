@@ -8,25 +8,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use reaper_tests::{CgroupView, Cgroups, Incarnation, Node, wait_for, wait_until};
-use reaper_userspace::audit::{
-    Answer, Before, IntentBody, Journal, Node as Place, Target, Tool, Trigger, Triggered,
-};
+use reaper_userspace::audit::Journal;
 use reaper_userspace::cgroupfs::Layout;
 use reaper_userspace::daemon::clock;
-use reaper_userspace::fact::{
-    CgroupTree, MountFact, Ownership, Provenance, RuncState, RuntimeAnswer, ServerFact, Sighting,
-};
-use reaper_userspace::ident::{
-    CgroupPath, ContainerId, ContainerKey, Lookup, Namespace, ProcessKey, StartTicks, Tgid,
-};
-use reaper_userspace::inventory::History;
-use reaper_userspace::leak::{Cause, LeakKind};
+use reaper_userspace::fact::MountFact;
+use reaper_userspace::ident::{CgroupPath, Lookup};
 use reaper_userspace::plan::ReapPlan;
-use reaper_userspace::policy::{Mode, Policy};
-use reaper_userspace::procfs;
 use reaper_userspace::reap::{Armed, Refused, Report, Timing};
-use reaper_userspace::time::BootTime;
-use reaper_userspace::verdict::{Freshness, LeakProof, Verdict, assess, conclude};
+use reaper_userspace::verdict::LeakProof;
+
+use crate::by_hand::{self, ByHand};
 
 pub(crate) const SOON: Duration = Duration::from_secs(10);
 
@@ -114,79 +105,14 @@ impl Leaked {
         self.cgroups().enter(&self.path, &BTreeSet::new()).unwrap();
     }
 
-    /// What a look would find: nobody knows the container, and its recorded init is dead.
-    pub(crate) fn sighting(&self) -> Sighting {
-        let cgroup = CgroupPath::try_from(self.path.as_str()).unwrap();
-        let trees: Vec<_> = self
-            .layout
-            .hierarchies()
-            .iter()
-            .map(|mount| found(mount.tree(&cgroup, &procfs::start_of)))
-            .collect();
-        let members: BTreeSet<ProcessKey> = trees.iter().flat_map(CgroupTree::members).collect();
-        let state = RuncState {
-            path: PathBuf::from("/none/state.json"),
-            init: Some(ProcessKey { tgid: Tgid::new(1 << 22).unwrap(), start: StartTicks::from_ticks(1) }),
-            init_alive: Lookup::Found(false),
-        };
-        let address = "/none/containerd.sock".to_owned();
-        let runtime = RuntimeAnswer {
-            address: address.clone(),
-            ownership: Ownership::Ours,
-            server: Lookup::Found(ServerFact { process: own_key() }),
-            task: Lookup::NotFound,
-            record: Lookup::Found(()),
-            overlapping: Lookup::Found(vec![]),
-        };
-        Sighting {
-            container: self.container(),
-            provenance: Provenance::Record { address },
-            cgroup,
-            processes: members
-                .into_iter()
-                .filter_map(|key| procfs::read(key.tgid).found().cloned())
-                .collect(),
-            trees,
-            unreadable: vec![],
-            bundle: Lookup::NotFound,
-            runc_state: Lookup::Found(state),
-            runtimes: vec![runtime],
-            shims: vec![],
-            in_flight: vec![],
-            supervisors: vec![],
-            runtime_inits: vec![],
-            owners: vec![],
-            failed_create: None,
-            protected_members: vec![],
-            holds_self: Lookup::Found(false),
-            enclosed_by: None,
-            mounts: Lookup::Found(self.mounts.clone()),
-        }
-    }
-
-    fn container(&self) -> ContainerKey {
-        ContainerKey {
-            namespace: Namespace::try_from(self.node.name()).unwrap(),
-            id: ContainerId::try_from("leak").unwrap(),
-        }
-    }
-
     /// What forks without pause may look different in each hierarchy: looks until they agree.
     pub(crate) fn proof(&self) -> LeakProof {
-        wait_for("a proof", SOON, || match self.verdict() {
-            Verdict::Leaked(proof) => Ok(Some(*proof)),
-            Verdict::Live(_) | Verdict::Held { .. } => Ok(None),
-        })
-        .unwrap_or_else(|_| panic!("{:#?}", self.verdict()))
-    }
-
-    fn verdict(&self) -> Verdict {
-        let policy = Policy { mode: Mode::Enforce, grace: Duration::ZERO, ..Policy::default() };
-        let sighting = self.sighting();
-        let assessment = assess(&sighting, &policy, &Freshness::Fresh);
-        let long_ago = BootTime::from_nanos(1);
-        let history = History { first_seen: long_ago, clean_since: Some(long_ago), looks: 2 };
-        conclude(&sighting, assessment, &history, &policy, clock::boot())
+        let prove = || {
+            let cgroup = CgroupPath::try_from(self.path.as_str()).unwrap();
+            let (layout, mounts) = (self.layout.as_ref(), self.mounts.clone());
+            ByHand { layout, cgroup, mounts, server: by_hand::server() }.prove()
+        };
+        wait_for("a proof", SOON, || Ok(prove().ok())).unwrap_or_else(|_| panic!("{:#?}", prove()))
     }
 
     pub(crate) fn arm(&self, proof: LeakProof) -> Result<Armed, Refused> {
@@ -204,23 +130,9 @@ impl Leaked {
         fresh: &LeakProof,
         timing: impl FnOnce() -> Timing,
     ) -> Result<Report, Refused> {
-        let place = Place { boot: "boot".to_owned(), name: "node".to_owned() };
         let log = self.node.dir().join("audit.jsonl");
-        let (mut journal, _open) = Journal::open(&log, place, clock::stamp()).unwrap();
-        let body = IntentBody {
-            tool: Tool { version: String::new(), config: String::new(), mode: String::new() },
-            trigger: Trigger { by: Triggered::Daemon, uid: None, rule: Cause::DeleteFailed },
-            target: Target {
-                kind: LeakKind::Orphaned,
-                cgroup_ids: fresh.roots().collect(),
-                path: self.path.clone(),
-                container: self.container().id,
-                runtime_ns: self.container().namespace,
-            },
-            evidence: vec![],
-            evidence_omitted: 0,
-            before: Before::new(Answer::Yes, Answer::No, &[]),
-        };
+        let (mut journal, _open) = Journal::open(&log, by_hand::node(), clock::stamp()).unwrap();
+        let body = by_hand::intent_body(fresh);
         let intent = journal.intent(clock::stamp(), "leak".to_owned(), body).unwrap();
         armed.fire(fresh, &intent, timing())
     }
@@ -253,11 +165,6 @@ impl Drop for Leaked {
             removed.unwrap();
         }
     }
-}
-
-fn own_key() -> ProcessKey {
-    let tgid = Tgid::new(std::process::id().into()).unwrap();
-    ProcessKey { tgid, start: found(procfs::start_of(tgid)) }
 }
 
 #[track_caller]
