@@ -2,6 +2,7 @@
 
 mod boot;
 mod observer;
+mod reap;
 
 use clap::Subcommand;
 
@@ -11,11 +12,14 @@ pub(crate) enum Bench {
     Observer(observer::Args),
     /// A start of containerd: clean, with busy dead bundles, and after `sweep`
     Boot(boot::Args),
+    /// A reap beside a minimal C loop: 1 to 1,000 processes, frozen and not, v1 and v2
+    Reap(reap::Args),
 }
 
 pub(crate) fn run(bench: &Bench) -> anyhow::Result<()> {
     match bench {
         Bench::Observer(args) => observer::run(args),
         Bench::Boot(args) => boot::run(args),
+        Bench::Reap(args) => reap::run(args),
     }
 }
