@@ -4,7 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 
-use rustix::fs::{AtFlags, Dir, FileType, statat};
+use rustix::fs::{AtFlags, Dir, FileType, fstat, statat};
 use rustix::io::{Errno, retry_on_intr};
 
 use super::error::{CgroupfsError, answer};
@@ -23,6 +23,9 @@ const LIST_LIMIT: u64 = 32 << 20;
 const FILE_LIMIT: u64 = 4096;
 /// The file that every cgroup has, in v1 and v2, threaded ones and roots included.
 const PROCS: &str = "cgroup.procs";
+/// Its own name and `.`; each directory below adds one, also one that is being made and is not listed yet
+/// (`fs/kernfs/inode.c:kernfs_refresh_inode`).
+const LINKS_OF_A_LEAF: u64 = 2;
 
 /// An open cgroup directory. It keeps denoting this cgroup, never a successor of the same name.
 #[derive(Debug)]
@@ -122,12 +125,15 @@ impl CgroupDir {
     pub(super) fn child_names(&self) -> Result<Vec<OsString>, CgroupfsError> {
         let failed = |source| CgroupfsError::List { path: self.path.clone(), source };
         let mut names = Vec::new();
-        for entry in Dir::read_from(&self.fd).map_err(failed)? {
-            let entry = entry.map_err(failed)?;
-            let name = OsStr::from_bytes(entry.file_name().to_bytes());
-            // kernfs fills in d_type, so every other entry is a control file.
-            if entry.file_type() == FileType::Directory && name != "." && name != ".." {
-                names.push(name.to_owned());
+        // A list of up to a hundred control files that most cgroups need not read: they have no cgroups below.
+        if fstat(&self.fd).map_err(failed)?.st_nlink != LINKS_OF_A_LEAF {
+            for entry in Dir::read_from(&self.fd).map_err(failed)? {
+                let entry = entry.map_err(failed)?;
+                let name = OsStr::from_bytes(entry.file_name().to_bytes());
+                // kernfs fills in d_type, so every other entry is a control file.
+                if entry.file_type() == FileType::Directory && name != "." && name != ".." {
+                    names.push(name.to_owned());
+                }
             }
         }
         // The end of the list is also what a removed directory looks like (getdents says ENOENT, which readdir
@@ -141,7 +147,7 @@ impl CgroupDir {
             .child(name)
             .map_err(|source| CgroupfsError::ChildName { path: self.path.clone(), source })?;
         let opened = open_beneath(self.as_fd(), name.as_ref())
-            .and_then(|fd| rustix::fs::fstat(&fd).map(|stat| (fd, CgroupId(stat.st_ino))));
+            .and_then(|fd| fstat(&fd).map(|stat| (fd, CgroupId(stat.st_ino))));
         let (fd, id) = opened.map_err(|source| CgroupfsError::Open { path: path.clone(), source })?;
         let cgroup = CgroupRef { hierarchy: self.cgroup.hierarchy, id };
         Ok(Self::new(fd, cgroup, path, self.controllers))

@@ -110,7 +110,7 @@ fn stale(age: Duration) -> Option<Veto> {
 fn veto_of(refused: &Refused) -> Veto {
     let guard = match refused {
         Refused::IdentityChanged(_) => Guard::IdentityChanged,
-        Refused::NotHeld { .. } | Refused::NoHierarchy(_) => Guard::SourceUnavailable,
+        Refused::NotHeld { .. } | Refused::NoHierarchy(_) | Refused::NoThread(_) => Guard::SourceUnavailable,
     };
     Veto { guard, detail: refused.to_string(), ready_at: None }
 }

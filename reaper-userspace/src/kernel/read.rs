@@ -9,6 +9,9 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{CWD, Mode, OFlags, openat};
 use rustix::io::{Errno, retry_on_intr};
 
+/// Room for a `stat`, an `fdinfo` or a file of a cgroup.
+const SMALL: usize = 1024;
+
 /// Why a file could not be read.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
@@ -67,7 +70,8 @@ pub fn read_prefix_at(dir: BorrowedFd<'_>, path: impl AsRef<Path>, limit: u64) -
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
     let file = retry_on_intr(|| openat(dir, path, flags, Mode::empty()))
         .map_err(|source| ReadError::Open { path: path.to_owned(), source })?;
-    let mut bytes = Vec::new();
+    // Most of these files fit: a smaller buffer would be filled by a call for every few bytes.
+    let mut bytes = Vec::with_capacity(SMALL);
     // read_to_end goes on after EINTR.
     File::from(file).take(limit).read_to_end(&mut bytes).map_err(|error| ReadError::Read {
         path: path.to_owned(),

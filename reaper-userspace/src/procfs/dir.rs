@@ -13,7 +13,7 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use super::error::ProcfsError;
 use crate::fact::FileId;
 use crate::ident::Tgid;
-use crate::kernel::{ReadError, read_at, read_prefix_at};
+use crate::kernel::{ReadError, read_at, read_path, read_prefix_at};
 
 /// `stat`, `cgroup` and `wchan` are a few lines; `cgroup` holds up to 16 paths.
 const FILE_LIMIT: u64 = 1 << 17;
@@ -39,6 +39,15 @@ impl ProcDir {
 
     pub(super) fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
+    }
+
+    /// `stat` of whatever process has the number now, for a caller that proves afterwards which one that was.
+    pub(super) fn stat_by_number(tgid: Tgid) -> Result<Stat, ProcfsError> {
+        match read_path(format!("/proc/{tgid}/stat"), FILE_LIMIT) {
+            Ok(text) => Stat::from_read(text.as_slice()).map_err(|source| ProcfsError::Stat { tgid, source }),
+            Err(error) if matches!(error.errno(), Some(Errno::NOENT | Errno::SRCH)) => Err(absence(tgid)),
+            Err(source) => Err(ProcfsError::Read { file: "stat", tgid, source }),
+        }
     }
 
     pub(super) fn stat(&self) -> Result<Stat, ProcfsError> {

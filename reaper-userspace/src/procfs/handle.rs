@@ -9,7 +9,7 @@ use super::dir::pidfd;
 use super::error::{ProcfsError, answer};
 use super::process::{Birth, birth, start_of};
 use crate::ident::{Lookup, ProcessKey, Tgid};
-use crate::kernel::{read_path, until};
+use crate::kernel::{pidfd_number, read_path, until};
 use crate::time::BootTime;
 
 /// An fdinfo is a few lines.
@@ -99,6 +99,9 @@ impl PidHandle {
     /// namespace, -1 once reaped, 0 if the namespace does not show the process.
     fn attached(&self) -> Result<bool, ProcfsError> {
         let tgid = self.key.tgid;
+        if pidfd_number(self.as_fd()) == Ok(tgid.get()) {
+            return Ok(true);
+        }
         let file = format!("/proc/self/fdinfo/{}", self.fd.as_raw_fd());
         let text = read_path(file, FDINFO_LIMIT).map_err(|source| ProcfsError::Fdinfo { tgid, source })?;
         match pid_field(&text) {
@@ -124,6 +127,11 @@ impl Candidate {
             let handle = PidHandle { fd, key: ProcessKey { tgid, start } };
             Lookup::Found(Self(Member { handle, parent, comm }))
         })
+    }
+
+    /// The number, and the start that was read by it: whose it is, [`Candidate::prove`] tells.
+    pub const fn key(&self) -> ProcessKey {
+        self.0.handle.key
     }
 
     /// If the held process has its number still, it had it when the start and the parent were read, and all the time

@@ -32,9 +32,9 @@ pub(super) struct Birth {
     pub(super) comm: String,
 }
 
-/// Of the process that has this number now.
+/// Of the process that has this number now. Held by nothing: the caller has a pidfd, and asks it afterwards.
 pub(super) fn birth(tgid: Tgid) -> Lookup<Birth> {
-    answer(ProcDir::open(tgid).and_then(|dir| dir.stat()).map(|stat| Birth {
+    answer(ProcDir::stat_by_number(tgid).map(|stat| Birth {
         start: StartTicks::from_ticks(stat.starttime),
         parent: Tgid::new(stat.ppid.into()),
         comm: stat.comm,

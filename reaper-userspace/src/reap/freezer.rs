@@ -70,15 +70,9 @@ impl<'a> Freezers<'a> {
         self.signalled = true;
     }
 
-    /// Opens them now, and says what keeps a tree frozen, if something does.
-    pub(super) fn open(self) -> Option<String> {
-        let trees = self.trees.clone();
+    /// Opens them now.
+    pub(super) fn open(self) {
         drop(self);
-        trees.into_iter().find_map(|tree| match tree.dir.frozen_from_above() {
-            Lookup::Found(true) => Some("an enclosing cgroup keeps it frozen".to_owned()),
-            Lookup::Unavailable(reason) => Some(reason),
-            Lookup::Found(false) | Lookup::NotFound => None,
-        })
     }
 }
 
@@ -100,6 +94,15 @@ fn needed<'a>(trees: &[&'a Held]) -> Result<Vec<&'a Held>, String> {
     };
     let beyond = !listed(&unified.dir)?.is_subset(&listed(&freezer.dir)?);
     Ok(if beyond { vec![freezer, unified] } else { vec![freezer] })
+}
+
+/// What keeps a tree frozen that nobody freezes by itself, if something does.
+pub(super) fn blocked(trees: &[&Held]) -> Option<String> {
+    trees.iter().find_map(|tree| match tree.dir.frozen_from_above() {
+        Lookup::Found(true) => Some("an enclosing cgroup keeps it frozen".to_owned()),
+        Lookup::Unavailable(reason) => Some(reason),
+        Lookup::Found(false) | Lookup::NotFound => None,
+    })
 }
 
 fn thaw_tree(root: &CgroupDir) {

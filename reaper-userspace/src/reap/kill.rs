@@ -18,9 +18,9 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::Signal;
 
-use super::freezer::{Freezers, pause};
+use super::freezer::{Freezers, blocked, pause};
 use super::hook::{self, Point};
-use super::members::{hold, listed, strangers, walk};
+use super::members::{Early, hold, listed, strangers, walk};
 use super::{Held, Remaining, Timing};
 use crate::fact::Controllers;
 use crate::ident::{Lookup, ProcessKey, Tgid};
@@ -45,16 +45,19 @@ pub(super) struct Killing {
 }
 
 /// Kills everything in `trees`. `judged` are the members that were judged last: a stranger among the members that
-/// does not descend from them ends the act, in the first round before any signal. `planned` were judged before.
+/// does not descend from them ends the act, in the first round before any signal. `planned` were judged before, and
+/// `early` are those of them that are held already.
 pub(super) fn kill(
     trees: &[&Held],
     judged: &BTreeSet<ProcessKey>,
     planned: &BTreeSet<ProcessKey>,
+    mut early: Early,
     timing: Timing,
 ) -> Killing {
     let mut killing = Killing::default();
     let mut familiar = judged.clone();
-    killing.error = rounds(trees, &mut familiar, timing, &mut killing).err();
+    early.retain(|_, candidate| judged.contains(&candidate.key()));
+    killing.error = rounds(trees, &mut familiar, early, timing, &mut killing).err();
     killing.bystanders = killing.killed.difference(&familiar).copied().collect();
     if killing.error.is_some() {
         killing.remaining = remaining(trees);
@@ -66,16 +69,17 @@ pub(super) fn kill(
 fn rounds(
     trees: &[&Held],
     judged: &mut BTreeSet<ProcessKey>,
+    mut early: Early,
     timing: Timing,
     killing: &mut Killing,
 ) -> Result<(), String> {
     loop {
-        let blocked = one_round(trees, judged, timing, killing)?;
+        one_round(trees, judged, std::mem::take(&mut early), timing, killing)?;
         match populated(trees) {
             Lookup::Found(false) | Lookup::NotFound => return Ok(()),
             Lookup::Found(true) | Lookup::Unavailable(_) if !timing.expired() => pause(SETTLE),
             Lookup::Found(true) => {
-                let why = blocked.unwrap_or_else(|| "processes do not end".to_owned());
+                let why = blocked(trees).unwrap_or_else(|| "processes do not end".to_owned());
                 return Err(format!("still populated after {:?}: {why}", super::BOUND));
             }
             Lookup::Unavailable(reason) => return Err(reason),
@@ -83,16 +87,16 @@ fn rounds(
     }
 }
 
-/// Says what keeps a tree frozen, if something does.
 fn one_round(
     trees: &[&Held],
     judged: &mut BTreeSet<ProcessKey>,
+    early: Early,
     timing: Timing,
     killing: &mut Killing,
-) -> Result<Option<String>, String> {
+) -> Result<(), String> {
     let mut freezers = Freezers::close(trees)?;
     hook::pass(Point::Frozen);
-    let members = hold(trees, || freezers.settle(timing))?;
+    let members = hold(trees, early, || freezers.settle(timing))?;
     if let Some(stranger) = strangers(&members, judged).first() {
         let rest = if killing.killed.is_empty() { "nothing was killed" } else { "it was left alone" };
         return Err(format!("process {stranger} came from outside after the verdict, {rest}"));
@@ -100,28 +104,28 @@ fn one_round(
     if !members.is_empty() {
         freezers.signalled();
     }
+    let own = std::process::id();
     for member in &members {
         hook::pass(Point::Signal);
-        signal(member)?;
+        signal(member, own)?;
     }
     hook::pass(Point::Signalled);
-    let blocked = freezers.open();
+    freezers.open();
     hook::pass(Point::Thawed);
     for member in &members {
-        await_end(member, timing)?;
-        if has_ended(member) {
+        if await_end(member, timing)? {
             killing.killed.insert(member.key());
             killing.comms.insert(member.key(), member.comm().to_owned());
         }
     }
     hook::pass(Point::Ended);
-    Ok(blocked)
+    Ok(())
 }
 
 #[expect(clippy::disallowed_methods, reason = "the one place that signals, through a pidfd proven a member")]
-fn signal(member: &Member) -> Result<(), String> {
+fn signal(member: &Member, own: u32) -> Result<(), String> {
     let key = member.key();
-    if key.tgid == Tgid::INIT || key.tgid.get() == std::process::id() {
+    if key.tgid == Tgid::INIT || key.tgid.get() == own {
         return Err(format!("refusing to signal process {key}"));
     }
     match rustix::process::pidfd_send_signal(member.as_fd(), Signal::KILL) {
@@ -131,21 +135,17 @@ fn signal(member: &Member) -> Result<(), String> {
     }
 }
 
-/// Waits until the whole thread group has exited or the deadline has passed.
-fn await_end(member: &Member, timing: Timing) -> Result<(), String> {
+/// Waits until the whole thread group has exited (true) or the deadline has passed (false).
+fn await_end(member: &Member, timing: Timing) -> Result<bool, String> {
     loop {
         let left = timing.deadline.since((timing.now)());
         match ended_within(member, left) {
-            Ok(true) => return Ok(()),
-            Ok(false) | Err(Errno::INTR) if timing.expired() => return Ok(()),
+            Ok(true) => return Ok(true),
+            Ok(false) | Err(Errno::INTR) if timing.expired() => return Ok(false),
             Ok(false) | Err(Errno::INTR) => {}
             Err(source) => return Err(format!("cannot wait for process {}: {source}", member.key())),
         }
     }
-}
-
-fn has_ended(member: &Member) -> bool {
-    ended_within(member, Duration::ZERO) == Ok(true)
 }
 
 fn ended_within(member: &Member, wait: Duration) -> Result<bool, Errno> {

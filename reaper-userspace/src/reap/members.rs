@@ -5,6 +5,9 @@
 //! released only when its process is reaped, and then the pidfd is detached for ever
 //! (`kernel/exit.c:__unhash_process`). So a number that is in the last list, and whose process was held before that
 //! list and still has it after, stood in the list for that very process.
+//!
+//! Those that the plan is about are held before it is proven again, so that of the judged ones only the lists are left
+//! to be read when the first step is taken.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -70,13 +73,26 @@ fn listed_in(trees: &[&Held]) -> Result<BTreeSet<Tgid>, String> {
     Ok(all)
 }
 
+/// Processes held by their number, and not proven to be anybody yet.
+pub(super) type Early = BTreeMap<Tgid, Candidate>;
+
+/// Holds those of the processes that can be held. Who is left out, or is somebody else by now, is held later.
+pub(super) fn hold_early(processes: impl Iterator<Item = ProcessKey>) -> Early {
+    processes
+        .filter_map(|key| match Candidate::hold(key.tgid) {
+            Lookup::Found(candidate) if candidate.key() == key => Some((key.tgid, candidate)),
+            Lookup::Found(_) | Lookup::NotFound | Lookup::Unavailable(_) => None,
+        })
+        .collect()
+}
+
 /// The processes in the trees, each proven a member at one moment while held.
 ///
-/// `settled` is called once, when the members are held and before the list that counts: what was asked to stop should
+/// `early` are judged ones that are held already. `settled` is called once, when the members are held and before the list that counts: what was asked to stop should
 /// have stopped by then.
-pub(super) fn hold(trees: &[&Held], settled: impl FnOnce()) -> Result<Vec<Member>, String> {
+pub(super) fn hold(trees: &[&Held], early: Early, settled: impl FnOnce()) -> Result<Vec<Member>, String> {
     let mut settled = Some(settled);
-    let mut held: BTreeMap<Tgid, Candidate> = BTreeMap::new();
+    let mut held = early;
     let mut list = listed_in(trees)?;
     hook::pass(Point::Listed);
     for _ in 0..LISTS {

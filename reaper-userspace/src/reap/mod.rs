@@ -29,6 +29,8 @@ pub use freezer::thaw;
 pub use outcome::{Remaining, Report, StepReport};
 
 use self::hook::Point;
+use self::members::Early;
+use self::remove::Remover;
 use crate::audit::Intent;
 use crate::cgroupfs::{CgroupDir, HierarchyMount, Layout, Reopened};
 use crate::fact::{MountFact, Sighting};
@@ -55,7 +57,9 @@ pub(crate) struct Held {
 pub struct Armed {
     plan: ReapPlan,
     held: Vec<Held>,
+    early: Early,
     layout: Arc<Layout>,
+    remover: Remover,
 }
 
 /// Why a plan was not fired.
@@ -72,6 +76,9 @@ pub enum Refused {
     /// Its hierarchy is not mounted any more.
     #[error("hierarchy {0} is not mounted")]
     NoHierarchy(String),
+    /// The system gives no thread to remove cgroups on.
+    #[error("start a thread that removes: {0}")]
+    NoThread(String),
     /// What was seen directly before the act is not what was planned for.
     #[error("{0}")]
     IdentityChanged(String),
@@ -136,8 +143,10 @@ impl Armed {
                 held.push(tree);
             }
         }
+        let early = members::hold_early(plan.proof().members());
+        let remover = Remover::start().map_err(|source| Refused::NoThread(source.to_string()))?;
         hook::pass(Point::Opened);
-        Ok(Self { plan, held, layout })
+        Ok(Self { plan, held, early, layout, remover })
     }
 
     /// The plan.
@@ -154,8 +163,9 @@ impl Armed {
         tracing::debug!(leak = %self.plan.id(), txn = intent.txn(), "reap begins");
         let started = (timing.now)();
         hook::pass(Point::Proven);
-        let Self { plan, held, layout } = self;
-        let mut run = Run { plan: &plan, fresh, held, layout, timing, report: Report::default() };
+        let Self { plan, held, early, layout, remover } = self;
+        let report = Report::default();
+        let mut run = Run { plan: &plan, fresh, held, early, layout, timing, remover, report };
         for step in plan.steps() {
             run.step(step);
         }
@@ -221,8 +231,10 @@ struct Run<'a> {
     plan: &'a ReapPlan,
     fresh: &'a LeakProof,
     held: Vec<Held>,
+    early: Early,
     layout: Arc<Layout>,
     timing: Timing,
+    remover: Remover,
     report: Report,
 }
 
@@ -250,7 +262,8 @@ impl Run<'_> {
         let trees: Vec<&Held> = self.held.iter().filter(|held| wanted.contains(&held.dir.cgroup())).collect();
         let judged: BTreeSet<ProcessKey> = self.fresh.members().collect();
         let planned: BTreeSet<ProcessKey> = self.plan.proof().members().collect();
-        let killing = kill::kill(&trees, &judged, &planned, self.timing);
+        let early = std::mem::take(&mut self.early);
+        let killing = kill::kill(&trees, &judged, &planned, early, self.timing);
         self.report.killed.extend(killing.killed);
         self.report.comms.extend(killing.comms);
         self.report.bystanders.extend(killing.bystanders);
@@ -270,7 +283,7 @@ impl Run<'_> {
         };
         let held = self.held.swap_remove(index);
         let dead: BTreeSet<ProcessKey> = self.fresh.members().chain(self.report.killed.clone()).collect();
-        remove::remove(held, dead, self.timing).map_err(|failure| {
+        self.remover.remove(held, dead, self.timing).map_err(|failure| {
             self.report.taken_over |= failure.taken_over();
             failure.to_string()
         })

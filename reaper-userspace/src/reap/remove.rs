@@ -7,6 +7,7 @@
 //! then the removal ends, and so must everything after it.
 
 use std::collections::BTreeSet;
+use std::io;
 use std::sync::mpsc;
 use std::time::Duration;
 
@@ -60,27 +61,61 @@ impl Failure {
     }
 }
 
-/// One tree to remove.
+/// A disposable thread that removes: rmdir can block in the kernel from 7.0 on, and must not take us with it. One for
+/// an act, started before the first step, so that it is there when the processes are gone. Ends with its value.
+#[derive(Debug)]
+pub(super) struct Remover {
+    /// `None` once a removal did not come back.
+    jobs: Option<mpsc::Sender<Job>>,
+}
+
+/// One tree to remove, and where to say what became of it.
+#[derive(Debug)]
+struct Job {
+    held: Held,
+    removing: Removing,
+    answer: mpsc::Sender<Result<(), Failure>>,
+}
+
+#[derive(Debug)]
 struct Removing {
     dead: BTreeSet<ProcessKey>,
     timing: Timing,
 }
 
-/// Removes the tree on a disposable thread: rmdir can block in the kernel from 7.0 on, and must not take us with it.
-/// `dead` are those that may still be on their way out of it.
-pub(super) fn remove(held: Held, dead: BTreeSet<ProcessKey>, timing: Timing) -> Result<(), Failure> {
-    let path = held.target.path.clone();
-    let (send, receive) = mpsc::channel();
-    let job = move || {
-        let removing = Removing { dead, timing };
-        // The receiver is gone only after the deadline, when nobody wants the answer any more.
-        let _too_late = send.send(removing.tree(&held.parent, &held.dir)).is_err();
-    };
-    let spawned = std::thread::Builder::new().name("rmdir".to_owned()).spawn(job);
-    spawned.map_err(|source| Failure::Other(format!("no thread to remove {path}: {source}")))?;
-    let left = timing.deadline.since((timing.now)()).saturating_add(LONGEST_WAIT);
-    let blocks = |_timeout| Err(Failure::Other(format!("rmdir of {path} blocks in the kernel")));
-    receive.recv_timeout(left).unwrap_or_else(blocks)
+// === impl Remover ===
+
+impl Remover {
+    pub(super) fn start() -> io::Result<Self> {
+        let (jobs, queue) = mpsc::channel::<Job>();
+        let work = move || {
+            for Job { held, removing, answer } in queue {
+                // The receiver is gone only after the deadline, when nobody wants the answer any more.
+                let _too_late = answer.send(removing.tree(&held.parent, &held.dir)).is_err();
+            }
+        };
+        std::thread::Builder::new().name("rmdir".to_owned()).spawn(work)?;
+        Ok(Self { jobs: Some(jobs) })
+    }
+
+    /// Removes the tree. `dead` are those that may still be on their way out of it.
+    pub(super) fn remove(
+        &mut self,
+        held: Held,
+        dead: BTreeSet<ProcessKey>,
+        timing: Timing,
+    ) -> Result<(), Failure> {
+        let path = held.target.path.clone();
+        let (answer, answered) = mpsc::channel();
+        let job = Job { held, removing: Removing { dead, timing }, answer };
+        let sent = self.jobs.as_ref().is_some_and(|jobs| jobs.send(job).is_ok());
+        let left = timing.deadline.since((timing.now)()).saturating_add(LONGEST_WAIT);
+        let result = if sent { answered.recv_timeout(left).ok() } else { None };
+        result.unwrap_or_else(|| {
+            self.jobs = None;
+            Err(Failure::Other(format!("{path} is not removed: an rmdir blocks in the kernel")))
+        })
+    }
 }
 
 // === impl Removing ===
@@ -90,6 +125,7 @@ impl Removing {
         let mut wait = FIRST_WAIT;
         loop {
             self.children(dir)?;
+            self.in_time(dir)?;
             hook::pass(Point::Remove);
             match remove_one(parent, dir)? {
                 Attempt::Done => return Ok(()),
@@ -110,11 +146,7 @@ impl Removing {
             Lookup::Unavailable(reason) => return Err(Failure::Other(reason)),
         };
         for name in names {
-            // Past the deadline the outcome is on record, and nothing more may be removed.
-            if self.timing.expired() {
-                let reason = format!("removing {} takes longer than {:?}", dir.path(), super::BOUND);
-                return Err(Failure::Other(reason));
-            }
+            self.in_time(dir)?;
             match dir.child(&name) {
                 Lookup::Found(child) => self.tree(dir, &child)?,
                 Lookup::NotFound => {}
@@ -122,6 +154,14 @@ impl Removing {
             }
         }
         Ok(())
+    }
+
+    /// Past the deadline the outcome is on record, and nothing more may be removed.
+    fn in_time(&self, dir: &CgroupDir) -> Result<(), Failure> {
+        if !self.timing.expired() {
+            return Ok(());
+        }
+        Err(Failure::Other(format!("removing {} takes longer than {:?}", dir.path(), super::BOUND)))
     }
 
     fn only_the_dead(&self, dir: &CgroupDir) -> Result<(), Failure> {

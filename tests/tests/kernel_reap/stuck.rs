@@ -21,6 +21,7 @@ const LATE: Duration = Duration::from_millis(700);
 in_both_views! {
     a_process_that_cannot_die_is_named_within_the_bound
     a_removal_past_its_deadline_removes_nothing_more
+    a_single_directory_is_not_removed_past_the_deadline
     a_rootfs_that_another_namespace_keeps_busy_is_partial_and_its_holder_named
 }
 
@@ -36,6 +37,16 @@ fn a_removal_past_its_deadline_removes_nothing_more(leak: &mut Leaked) {
     let report = leak.fire_by(armed, &fresh, late).unwrap();
     assert_eq!(report.outcome(), Outcome::Stuck, "{report:#?}");
     assert_eq!(leak.cgroups().dirs(&child).len(), made, "{report:#?}");
+}
+
+fn a_single_directory_is_not_removed_past_the_deadline(leak: &mut Leaked) {
+    let made = leak.cgroups().dirs(&leak.path);
+    let armed = leak.arm(leak.proof()).unwrap();
+    let fresh = leak.proof();
+    let late = || Timing { now: clock::boot, deadline: clock::boot() };
+    let report = leak.fire_by(armed, &fresh, late).unwrap();
+    assert_eq!(leak.cgroups().dirs(&leak.path), made, "{report:#?}");
+    assert_eq!(report.outcome(), Outcome::Stuck, "{report:#?}");
 }
 
 /// A frozen cgroup of the v1 freezer above one that holds a process.
