@@ -118,6 +118,20 @@ words! {
 }
 
 words! {
+    /// Why a whole daemon does not act, though it is told to.
+    HoldKind {
+        /// A person said so.
+        Pause = "pause",
+        /// Too many leaks at once, and nobody has looked yet.
+        Storm = "storm",
+        /// An act killed a process that was none of its target's, and nobody has looked yet.
+        Bystander = "bystander",
+        /// Another daemon has the state directory.
+        Standby = "standby",
+    }
+}
+
+words! {
     /// How an act ended.
     Outcome {
         /// Everything that leaked is gone, by this act.

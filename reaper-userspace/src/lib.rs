@@ -7,7 +7,7 @@
 //! |---|---|
 //! | 0 | [`ident`] [`time`] [`kernel`] [`fact`] [`event`] [`leak`]: names, facts and words |
 //! | 1 | [`policy`] [`inventory`] [`lineage`] [`verdict`] [`plan`]: pure judgement |
-//! | 2 | [`probe`] [`cgroupfs`] [`procfs`] [`runtime`] [`systemd`] [`mounts`] [`audit`] [`metrics`] [`admin`]: one source or sink each |
+//! | 2 | [`probe`] [`cgroupfs`] [`procfs`] [`runtime`] [`systemd`] [`mounts`] [`audit`] [`metrics`] [`admin`] [`state`]: one source or sink each |
 //! | 3 | [`survey`] asks all sources, [`reap`] has all effects |
 //! | 4 | [`daemon`] [`cli`] wire the parts |
 
@@ -31,6 +31,7 @@ pub mod probe;
 pub mod procfs;
 pub mod reap;
 pub mod runtime;
+pub mod state;
 pub mod survey;
 pub mod systemd;
 pub mod time;

@@ -128,6 +128,16 @@ impl Reaper {
         self.audit_log.clone()
     }
 
+    /// Its state directory.
+    pub fn state_dir(&self) -> PathBuf {
+        self.dir.join("reaper")
+    }
+
+    /// `pause` or `resume`, which know of no containerd.
+    pub fn brake(&self, words: &[&str]) -> Result<Finished> {
+        run(Command::new(&self.binary).args(words).arg("--state-dir").arg(self.state_dir()), STOP)
+    }
+
     /// A command with the flags of this containerd added, to be started by the caller.
     pub fn command(&self, args: &[&str]) -> Command {
         let mut command = self.program();

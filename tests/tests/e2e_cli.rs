@@ -76,6 +76,7 @@ fn doctor_checks_everything_and_gives_a_remedy_for_each_finding() -> Result<()> 
         "runtime_state",
         "audit_log",
         "state_dir",
+        "holds",
         "systemd",
     ] {
         assert_eq!(state_of(&checks, name).len(), 1, "{name}: {}", finished.stdout);

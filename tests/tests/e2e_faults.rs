@@ -11,7 +11,7 @@ use reaper_tests::{
     CgroupView, Containerd, Crash, Daemon, DaemonOptions, Leak, Mode, Node, Reaper, read_audit, wait_until,
 };
 use reaper_userspace::audit::{
-    Answer, Before, IntentBody, Journal, Node as Place, Target, Tool, Trigger, Triggered, verify,
+    Answer, Before, IntentBody, Journal, Node as Place, Target, Tool, Trigger, verify,
 };
 use reaper_userspace::daemon::clock;
 use reaper_userspace::ident::{CgroupRef, ContainerId, Namespace};
@@ -154,7 +154,7 @@ fn interrupted_act(reaper: &Reaper, leak: &Leak) -> Result<u64> {
     assert_eq!(open, []);
     let body = IntentBody {
         tool: Tool { version: "0".to_owned(), config: String::new(), mode: "enforce".to_owned() },
-        trigger: Trigger { by: Triggered::Daemon, uid: None, rule: Cause::CreateKilled },
+        trigger: Trigger::daemon(Cause::CreateKilled),
         target: Target {
             kind: LeakKind::HalfCreated,
             cgroup_ids: cgroups,

@@ -25,6 +25,7 @@ struct State {
 enum Component {
     Starting,
     Ok,
+    Noted(String),
     Failed(String),
 }
 
@@ -42,6 +43,8 @@ pub enum Liveness {
 pub struct Readiness {
     /// Each component with the reason why it does not work, if it does not; in order of name.
     pub components: Vec<(&'static str, Option<String>)>,
+    /// What there is to say about components that work.
+    pub notes: BTreeMap<&'static str, String>,
 }
 
 // === impl Health ===
@@ -70,11 +73,14 @@ impl Health {
         self.with(|state| state.components.insert(component, Component::Ok));
     }
 
+    /// A component works, and there is something to say about it.
+    pub fn noted(&self, component: &'static str, note: &str) {
+        self.with(|state| state.components.insert(component, Component::Noted(one_line(note))));
+    }
+
     /// A component does not work; the reason is for people.
     pub fn failed(&self, component: &'static str, reason: &str) {
-        // One component, one line.
-        let reason = reason.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
-        self.with(|state| state.components.insert(component, Component::Failed(reason)));
+        self.with(|state| state.components.insert(component, Component::Failed(one_line(reason))));
     }
 
     /// Whether the main loop still turns.
@@ -87,14 +93,21 @@ impl Health {
     /// Whether all components work.
     pub fn readiness(&self) -> Readiness {
         let reason = |component: &Component| match component {
-            Component::Ok => None,
+            Component::Ok | Component::Noted(_) => None,
             Component::Starting => Some("not started yet".to_owned()),
             Component::Failed(reason) => Some(reason.clone()),
         };
-        let components = self.with(|state| {
-            state.components.iter().map(|(name, component)| (*name, reason(component))).collect()
-        });
-        Readiness { components }
+        let note = |component: &Component| match component {
+            Component::Noted(note) => Some(note.clone()),
+            Component::Ok | Component::Starting | Component::Failed(_) => None,
+        };
+        self.with(|state| {
+            let all = || state.components.iter().map(|(name, component)| (*name, component));
+            Readiness {
+                components: all().map(|(name, component)| (name, reason(component))).collect(),
+                notes: all().filter_map(|(name, component)| Some((name, note(component)?))).collect(),
+            }
+        })
     }
 
     /// A poisoned lock holds a state that is as good as any: each change is a single assignment.
@@ -124,13 +137,19 @@ impl Readiness {
 impl fmt::Display for Readiness {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (name, reason) in &self.components {
-            match reason {
-                None => writeln!(f, "[+]{name} ok")?,
-                Some(reason) => writeln!(f, "[-]{name} failed: {reason}")?,
+            match (reason, self.notes.get(name)) {
+                (None, None) => writeln!(f, "[+]{name} ok")?,
+                (None, Some(note)) => writeln!(f, "[+]{name} ok: {note}")?,
+                (Some(reason), _) => writeln!(f, "[-]{name} failed: {reason}")?,
             }
         }
         writeln!(f, "readyz check {}", if self.is_ready() { "passed" } else { "failed" })
     }
+}
+
+/// One component, one line.
+fn one_line(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
 #[cfg(test)]
@@ -165,7 +184,8 @@ mod tests {
         health.failed("containerd", "no socket\n[+]forged ok");
         let shown = health.readiness().to_string();
         assert_eq!(shown, "[-]containerd failed: no socket [+]forged ok\n[+]ebpf ok\nreadyz check failed\n");
-        health.ok("containerd");
+        health.noted("containerd", "paused:\nupdate");
         assert!(health.readiness().is_ready());
+        assert!(health.readiness().to_string().starts_with("[+]containerd ok: paused: update\n"));
     }
 }

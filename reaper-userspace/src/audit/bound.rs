@@ -5,7 +5,7 @@
 
 use super::before::ProcessRecord;
 use super::record::{
-    After, Body, Confirmed, IntentBody, Killed, OutcomeBody, RecoveredBody, StepRecord, Target,
+    After, Body, Confirmed, IntentBody, Killed, OutcomeBody, RecoveredBody, StepRecord, Target, Trigger,
 };
 
 /// Processes of a list; the rest is counted.
@@ -35,7 +35,11 @@ pub(super) fn short(text: &str, limit: usize) -> String {
 /// The same record, short enough.
 pub(super) fn body(body: Body) -> Body {
     match body {
-        Body::SegmentOpen | Body::DaemonStart { .. } => body,
+        Body::SegmentOpen | Body::DaemonStart { .. } | Body::Resume { .. } => body,
+        Body::Pause { hold, mut body } => {
+            sentence(&mut body.reason);
+            Body::Pause { hold, body }
+        }
         Body::DaemonStop { mut reason } => {
             sentence(&mut reason);
             Body::DaemonStop { reason }
@@ -58,11 +62,13 @@ pub(super) fn body(body: Body) -> Body {
 
 fn confirmed(mut body: Confirmed) -> Confirmed {
     evidence(&mut body.evidence, &mut body.evidence_omitted);
+    trigger(&mut body.trigger);
     Confirmed { target: bounded(body.target), ..body }
 }
 
 fn intent(mut body: IntentBody) -> IntentBody {
     evidence(&mut body.evidence, &mut body.evidence_omitted);
+    trigger(&mut body.trigger);
     cut(&mut body.before.processes, MAX_PROCESSES, &mut body.before.omitted);
     body.before.processes.iter_mut().for_each(process);
     IntentBody { target: bounded(body.target), ..body }
@@ -87,6 +93,12 @@ fn evidence(list: &mut Vec<super::Evidence>, omitted: &mut usize) {
     cut(list, MAX_ROWS, omitted);
     for one in list {
         sentence(&mut one.what);
+    }
+}
+
+fn trigger(trigger: &mut Trigger) {
+    if let Some(forced) = &mut trigger.forced {
+        sentence(&mut forced.reason);
     }
 }
 

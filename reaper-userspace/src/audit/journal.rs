@@ -8,10 +8,11 @@ use super::bound;
 use super::chain::{self, MAX_LINE};
 use super::error::AuditError;
 use super::record::{
-    Body, Confirmed, IntentBody, OutcomeBody, Record, RecoveredBody, Stamp, Target, Tool, VERSION,
+    Body, Confirmed, IntentBody, OutcomeBody, PauseBody, Record, RecoveredBody, Stamp, Target, Tool, VERSION,
 };
 use super::recover;
 use super::walk::{Head, OpenIntent};
+use crate::leak::HoldKind;
 
 /// Where records are made.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -117,6 +118,16 @@ impl Journal {
     pub fn ended(&mut self, at: Stamp, open: OpenIntent, body: OutcomeBody) -> Result<(), AuditError> {
         let OpenIntent { txn, leak, body: intent, boot: _ } = open;
         self.close(at, Body::ReapOutcome { leak, txn, target: intent.target, body })
+    }
+
+    /// Records that nothing is reaped from here on.
+    pub fn pause(&mut self, at: Stamp, hold: HoldKind, body: PauseBody) -> Result<(), AuditError> {
+        self.append(at, Body::Pause { hold, body }, Durable::WithTheNext)
+    }
+
+    /// Records that a pause has ended.
+    pub fn resume(&mut self, at: Stamp, hold: HoldKind) -> Result<(), AuditError> {
+        self.append(at, Body::Resume { hold }, Durable::WithTheNext)
     }
 
     /// Records that the file failed and was opened again: in between nothing was recorded, and nothing done.

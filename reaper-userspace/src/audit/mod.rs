@@ -36,8 +36,8 @@ pub use chain::{Digest, DigestError};
 pub use error::AuditError;
 pub use journal::{Intent, Journal, Node};
 pub use record::{
-    After, Body, Confirmed, Evidence, IntentBody, Killed, KilledProcess, Millis, OutcomeBody, Record,
-    RecoveredBody, Stamp, StepRecord, Target, Tool, Trigger, Triggered,
+    After, Body, Confirmed, Evidence, Forced, IntentBody, Killed, KilledProcess, Millis, OutcomeBody,
+    PauseBody, Person, Record, RecoveredBody, Stamp, StepRecord, Target, Tool, Trigger, Triggered,
 };
 pub use verify::{VerifyError, VerifyReport, verify};
 pub use walk::{Fault, OpenIntent};

@@ -11,7 +11,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use super::before::{Before, is_zero};
 use super::chain::Digest;
 use crate::ident::{CgroupRef, ContainerId, Namespace};
-use crate::leak::{Cause, KillMethod, LeakKind, Outcome};
+use crate::leak::{Cause, Guard, HoldKind, KillMethod, LeakKind, Outcome};
 use crate::time::BootTime;
 
 /// Version of the schema.
@@ -72,6 +72,21 @@ pub enum Body {
     AuditReopened {
         /// How it failed.
         reason: String,
+    },
+    /// Nothing is reaped from here on.
+    #[serde(rename = "pause")]
+    Pause {
+        /// Why, in a word.
+        hold: HoldKind,
+        /// Why, for people, and how long.
+        #[serde(flatten)]
+        body: PauseBody,
+    },
+    /// A pause has ended.
+    #[serde(rename = "resume")]
+    Resume {
+        /// Which.
+        hold: HoldKind,
     },
     /// A leak is proven.
     #[serde(rename = "leak.confirmed")]
@@ -142,16 +157,38 @@ pub enum Triggered {
     Operator,
 }
 
+/// A person who gave a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Person {
+    /// Real user id.
+    pub uid: u32,
+    /// Who logged in, whatever the person became since; absent where nobody did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub loginuid: Option<u32>,
+}
+
 /// Why something is done.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Trigger {
     /// Who set it off.
     pub by: Triggered,
-    /// The person's user id, where a person did.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub uid: Option<u32>,
+    /// The person, where one did.
+    #[serde(flatten)]
+    pub person: Option<Person>,
     /// What made it leak.
     pub rule: Cause,
+    /// Guards that the person lifted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub forced: Option<Forced>,
+}
+
+/// Guards that a person lifted.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Forced {
+    /// Which.
+    pub guards: Vec<Guard>,
+    /// Why, in the person's words.
+    pub reason: String,
 }
 
 /// What is acted on, by identity.
@@ -178,6 +215,21 @@ pub struct Evidence {
     pub what: String,
     /// When, since boot.
     pub at: BootTime,
+}
+
+/// A time without acts.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PauseBody {
+    /// Why, for people.
+    pub reason: String,
+    /// When it began.
+    pub since: Timestamp,
+    /// When it ends by itself, if it does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until: Option<Timestamp>,
+    /// Who wanted it; the program itself if nobody.
+    #[serde(flatten)]
+    pub person: Option<Person>,
 }
 
 /// A proven leak.
@@ -308,6 +360,29 @@ pub struct RecoveredBody {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Millis(pub Duration);
 
+// === impl Person ===
+
+impl std::fmt::Display for Person {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "uid {}", self.uid)?;
+        self.loginuid.map_or(Ok(()), |login| write!(f, ", login uid {login}"))
+    }
+}
+
+// === impl Trigger ===
+
+impl Trigger {
+    /// The daemon's own.
+    pub const fn daemon(rule: Cause) -> Self {
+        Self { by: Triggered::Daemon, person: None, rule, forced: None }
+    }
+
+    /// A person's, who may have lifted guards.
+    pub const fn operator(person: Person, rule: Cause, forced: Option<Forced>) -> Self {
+        Self { by: Triggered::Operator, person: Some(person), rule, forced }
+    }
+}
+
 // === impl OutcomeBody ===
 
 impl OutcomeBody {
@@ -346,6 +421,8 @@ impl Body {
             Self::DaemonStart { .. } => "daemon.start",
             Self::DaemonStop { .. } => "daemon.stop",
             Self::AuditReopened { .. } => "audit.reopened",
+            Self::Pause { .. } => "pause",
+            Self::Resume { .. } => "resume",
             Self::LeakConfirmed { .. } => "leak.confirmed",
             Self::ReapIntent { .. } => "reap.intent",
             Self::ReapOutcome { .. } => "reap.outcome",

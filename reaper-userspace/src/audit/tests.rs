@@ -63,7 +63,7 @@ fn tool() -> Tool {
 }
 
 fn trigger() -> Trigger {
-    Trigger { by: Triggered::Daemon, uid: None, rule: Cause::CreateKilled }
+    Trigger::daemon(Cause::CreateKilled)
 }
 
 fn target() -> Target {

@@ -186,6 +186,8 @@ impl Walk {
             | Body::DaemonStart { .. }
             | Body::DaemonStop { .. }
             | Body::AuditReopened { .. }
+            | Body::Pause { .. }
+            | Body::Resume { .. }
             | Body::LeakConfirmed { .. } => {}
         }
     }

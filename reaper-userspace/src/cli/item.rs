@@ -1,12 +1,15 @@
 //! One leak as others see it: the items of `scan -o json`, kept stable as `reaper/v1`.
 
+use std::path::Path;
+
 use serde::Serialize;
 
 use crate::daemon::clock;
 use crate::daemon::engine::{Judged, Round};
+use crate::daemon::holds::{Hold, Holds};
 use crate::fact::{BundleSighting, ProcessState, Sighting, Subject, TaskStatus};
 use crate::ident::{CgroupPath, CgroupRef, LeakId};
-use crate::leak::{Cause, Guard, LeakKind, LeakState};
+use crate::leak::{Cause, Guard, HoldKind, LeakKind, LeakState};
 use crate::plan::{ReapPlan, Reapable};
 use crate::verdict::{Evidence, Judge, Verdict, Veto};
 
@@ -20,6 +23,15 @@ pub(super) struct LeakList<'a> {
     summary: Summary,
     items: &'a [Item],
     problems: &'a [String],
+    holds: &'a [HoldLine],
+}
+
+/// What keeps a whole daemon, or `reap`, from acting.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct HoldLine {
+    pub(super) kind: HoldKind,
+    #[serde(flatten)]
+    pub(super) hold: Hold,
 }
 
 /// Counts over the whole node.
@@ -108,10 +120,26 @@ pub(super) enum Ruling {
     Hold,
 }
 
+// === impl HoldLine ===
+
+impl HoldLine {
+    /// Those of this state directory that hold now.
+    pub(super) fn all(state_dir: &Path) -> Vec<Self> {
+        let holds = Holds::new(state_dir).in_force(clock::wall());
+        holds.into_iter().map(|(kind, hold)| Self { kind, hold }).collect()
+    }
+}
+
+impl std::fmt::Display for HoldLine {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "held, {}: {}", self.kind, self.hold)
+    }
+}
+
 // === impl LeakList ===
 
 impl<'a> LeakList<'a> {
-    pub(super) fn new(round: &'a Round, items: &'a [Item]) -> Self {
+    pub(super) fn new(round: &'a Round, items: &'a [Item], holds: &'a [HoldLine]) -> Self {
         Self {
             api_version: "reaper/v1",
             kind: "LeakList",
@@ -119,6 +147,7 @@ impl<'a> LeakList<'a> {
             summary: Summary::of(round, items),
             items,
             problems: &round.look.problems,
+            holds,
         }
     }
 }

@@ -5,9 +5,12 @@ mod events;
 mod exit;
 mod explain;
 mod find;
+mod force;
 mod item;
+mod limits;
 mod options;
 mod output;
+mod pause;
 mod reap;
 mod replay;
 mod run;
@@ -57,6 +60,10 @@ enum Command {
     Events(events::Args),
     /// Reap leaks now, through the same guards
     Reap(reap::Args),
+    /// Stop acting, with a reason, until `resume` or for some time; the daemon and `reap` obey
+    Pause(pause::PauseArgs),
+    /// Act again: ends a pause, releases a storm, and goes on after harm that somebody has looked into
+    Resume(pause::ResumeArgs),
     /// Judge a recorded trace anew; touches and asks nothing on this node
     Replay(replay::Args),
     /// Before containerd starts: reap what only dead shims left, within a time limit
@@ -83,6 +90,8 @@ pub fn main(cli: Cli) -> anyhow::Result<Status> {
             Command::Explain(args) => explain::run(args).await,
             Command::Events(args) => events::run(args).await,
             Command::Reap(args) => reap::run(args).await,
+            Command::Pause(args) => pause::pause(args),
+            Command::Resume(args) => pause::resume(&args),
             Command::Replay(args) => replay::run(args).await,
             Command::Sweep(args) => sweep::run(args).await,
             Command::Doctor(args) => doctor::run(args).await,

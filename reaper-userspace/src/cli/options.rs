@@ -11,7 +11,8 @@ use crate::daemon::engine::Engine;
 use crate::daemon::memory::Memory;
 use crate::daemon::trace::{RecordError, Recorder};
 use crate::ident::{ContainerId, Namespace};
-use crate::policy::Policy;
+use crate::leak::LeakKind;
+use crate::policy::{PathPattern, Policy};
 use crate::survey::{Expected, Sources, Survey};
 
 /// Where things are on this node.
@@ -94,6 +95,12 @@ pub(super) struct Judgement {
     /// Never touch this containerd namespace (repeatable)
     #[arg(long, value_name = "NAMESPACE", value_parser = |name: &str| Namespace::try_from(name))]
     protect_namespace: Vec<Namespace>,
+    /// Never touch cgroups that match, nor what lies inside of them, as `/kubepods/**/pod1234*` (repeatable)
+    ///
+    /// `*` and `?` stay within one name, `**` does not; `[ab]`, `{a,b}` as in a shell. A container can ask for itself,
+    /// by the annotation cgroup-reaper.io/protect=true in its spec.
+    #[arg(long, value_name = "GLOB", value_parser = |text: &str| PathPattern::try_from(text.to_owned()))]
+    protect_path: Vec<PathPattern>,
 }
 
 /// What to keep for a bug report.
@@ -113,6 +120,14 @@ pub(super) struct Record {
 pub(super) fn duration(text: &str) -> Result<Duration, String> {
     let parsed: SignedDuration = text.parse().map_err(|error| format!("{error} (try 30s, 2m or 1h)"))?;
     Duration::try_from(parsed).map_err(|_negative| "a duration cannot be negative".to_owned())
+}
+
+/// Reads a kind of leak.
+pub(super) fn kind(word: &str) -> Result<LeakKind, String> {
+    LeakKind::ALL.iter().copied().find(|kind| kind.as_str() == word).ok_or_else(|| {
+        let known: Vec<&str> = LeakKind::ALL.iter().map(|kind| kind.as_str()).collect();
+        format!("no such kind; there are {}", known.join(", "))
+    })
 }
 
 // === impl Node ===
@@ -182,6 +197,7 @@ impl Judgement {
             grace: self.grace.unwrap_or(policy.grace),
             protect_ids: self.protect_id.iter().cloned().collect(),
             protect_namespaces: self.protect_namespace.iter().cloned().collect(),
+            protect_paths: self.protect_path.clone(),
             ..policy
         }
     }

@@ -7,20 +7,24 @@ use clap::Args as ClapArgs;
 
 use super::Status;
 use super::find::{self, Found};
-use super::options::{AuditLog, Judgement, Node, node_name};
+use super::force::{Force, Liftable};
+use super::limits::Limits;
+use super::options::{AuditLog, Judgement, Node, kind, node_name};
 use super::output::print;
 use super::scan::two_looks;
-use crate::audit::{Journal, Triggered};
-use crate::daemon::act::{Acted, Unrecorded, carry_out};
+use crate::audit::{Forced, Journal, Trigger};
+use crate::daemon::act::{Acted, Unrecorded, carry_out, rehearse, wait_for_others};
+use crate::daemon::brakes::Braking;
 use crate::daemon::engine::{Engine, Judged, Round, Seek};
-use crate::daemon::{journal, recovery};
+use crate::daemon::holds::{Hold, Holds};
+use crate::daemon::{clock, journal, recovery, who};
 use crate::fact::{BundleSighting, Subject};
 use crate::ident::LeakId;
-use crate::leak::{LeakKind, Outcome};
+use crate::leak::{Guard, HoldKind, LeakKind, Outcome};
 use crate::plan::{ReapPlan, Refusal, Standing, Step, permit};
 use crate::policy::{Mode, Policy};
-use crate::reap::Reap;
-use crate::verdict::{Freshness, LeakProof, Verdict};
+use crate::reap::{Reap, Rehearsal, Report, StepReport};
+use crate::verdict::{Freshness, LeakProof, Verdict, Veto};
 
 /// Options of `reap`.
 #[derive(Debug, ClapArgs)]
@@ -34,9 +38,13 @@ pub(super) struct Args {
     /// With --all: only this kind (repeatable)
     #[arg(long, requires = "all", value_parser = kind)]
     kind: Vec<LeakKind>,
-    /// Go through everything up to the first step, and say what would be done
+    /// Go through everything but the last calls: nothing is signalled, frozen, removed, unmounted or recorded
     #[arg(long)]
     dry_run: bool,
+    #[command(flatten)]
+    force: Force,
+    #[command(flatten)]
+    limits: Limits,
     #[command(flatten)]
     node: Node,
     #[command(flatten)]
@@ -45,26 +53,33 @@ pub(super) struct Args {
     audit: AuditLog,
 }
 
-fn kind(word: &str) -> Result<LeakKind, String> {
-    LeakKind::ALL.iter().copied().find(|kind| kind.as_str() == word).ok_or_else(|| {
-        let known: Vec<&str> = LeakKind::ALL.iter().map(|kind| kind.as_str()).collect();
-        format!("no such kind; there are {}", known.join(", "))
-    })
-}
-
 pub(super) async fn run(args: Args) -> anyhow::Result<Status> {
-    let policy = Policy { mode: Mode::Enforce, ..args.judgement.policy() };
+    // A command is no sweep: only the budget of a minute limits it.
+    let budget = args.limits.budget(u32::MAX);
+    let policy = args.force.relax(Policy { mode: Mode::Enforce, budget, ..args.judgement.policy() });
     let watch = args.judgement.watch(&policy);
     let mut engine = args.node.engine(policy)?;
     let round = two_looks(&mut engine, watch).await;
     let chosen = chosen(&args, &round)?;
-    let mut hand = Hand { engine, journal: None, args: &args, status: Status::Success };
+    let standing = standing(&args, &engine, &round);
+    let mut hand = Hand { engine, journal: None, args: &args, standing, status: Status::Success };
     if chosen.refused {
         hand.status = Status::Refused;
     }
     hand.reap(chosen.containers).await?;
     hand.reap(chosen.bundles).await?;
     Ok(hand.status)
+}
+
+/// What bears on permission: the brakes that the daemon has too.
+fn standing(args: &Args, engine: &Engine, round: &Round) -> Standing {
+    let containers = round.judged.iter().filter(|judged| judged.proof().is_some()).count();
+    let bundles = round.bundles.iter().filter(|judged| judged.proof().is_some()).count();
+    let census = round.census(containers.saturating_add(bundles));
+    let Braking { paused, storm, .. } =
+        Braking::by_hand(&args.node.state_dir, &engine.policy().budget, &census);
+    let storm = storm.filter(|_| !args.force.lifts(Liftable::Storm));
+    Standing { paused, storm, ..Standing::default() }
 }
 
 /// The proofs of what was named.
@@ -112,11 +127,15 @@ fn refuse<S>(args: &Args, id: &LeakId, verdict: &Verdict<S>) -> anyhow::Result<b
         Verdict::Live(owner) => print(&format!("{id}: refused, in use: {owner}\n"))?,
         Verdict::Held { vetoes, .. } => {
             for veto in vetoes {
-                print(&format!("{id}: refused, {}: {}\n", veto.guard, veto.detail))?;
+                print(&refused_line(id, veto))?;
             }
         }
     }
     Ok(true)
+}
+
+fn refused_line(id: &LeakId, veto: &Veto) -> String {
+    format!("{id}: refused, {}: {}\n", veto.guard, veto.detail)
 }
 
 /// Reaps what was chosen, one sort after the other.
@@ -125,6 +144,7 @@ struct Hand<'a> {
     engine: Engine,
     journal: Option<Journal>,
     args: &'a Args,
+    standing: Standing,
     status: Status,
 }
 
@@ -132,45 +152,61 @@ struct Hand<'a> {
 
 impl Hand<'_> {
     async fn reap<S: Seek + Reap>(&mut self, proofs: Vec<LeakProof<S>>) -> anyhow::Result<()> {
-        let sweep = permit(proofs, self.engine.policy(), &Standing::default());
+        let sweep = permit(proofs, self.engine.policy(), &self.standing);
         for Refusal { plan, veto } in &sweep.refused {
-            print(&format!("{}: refused, {}: {}\n", plan.id(), veto.guard, veto.detail))?;
+            print(&refused_line(plan.id(), veto))?;
             self.status = worse(self.status, Status::Refused);
         }
         for plan in sweep.permitted {
-            if self.args.dry_run {
-                print(&would(&plan))?;
+            let status = if self.args.dry_run {
+                rehearse_one(&mut self.engine, plan).await?
             } else {
-                self.reap_one(plan).await?;
-            }
+                self.standing.recent_reaps = self.standing.recent_reaps.saturating_add(1);
+                self.reap_one(plan).await?
+            };
+            self.status = worse(self.status, status);
         }
         Ok(())
     }
 
-    async fn reap_one<S: Seek + Reap>(&mut self, plan: ReapPlan<S>) -> anyhow::Result<()> {
-        let mut journal = match self.journal.take() {
+    async fn reap_one<S: Seek + Reap>(&mut self, plan: ReapPlan<S>) -> anyhow::Result<Status> {
+        let journal = match self.journal.take() {
             Some(journal) => journal,
             None => open_journal(&self.args.audit.audit_log, &self.engine)?,
         };
-        let status = reap_one(&mut self.engine, &mut journal, plan).await?;
-        self.journal = Some(journal);
-        self.status = worse(self.status, status);
-        Ok(())
+        let journal = self.journal.insert(journal);
+        let orders = Orders { state_dir: &self.args.node.state_dir, forced: self.args.force.forced() };
+        reap_one(&mut self.engine, journal, plan, orders).await
     }
 }
 
-fn would<S: Subject>(plan: &ReapPlan<S>) -> String {
+/// Everything up to the last call, which is left out.
+async fn rehearse_one<S: Seek + Reap>(engine: &mut Engine, plan: ReapPlan<S>) -> anyhow::Result<Status> {
+    let (id, what) = (plan.id().clone(), what_of(&plan));
+    match rehearse(engine, plan, &Freshness::Fresh).await {
+        Ok(Rehearsal { steps, members }) => {
+            let members: Vec<String> = members.iter().map(ToString::to_string).collect();
+            let members = if members.is_empty() { "none".to_owned() } else { members.join(" ") };
+            print(&format!("{id}: would {what}, processes {members}\n"))?;
+            let failures = steps.iter().filter_map(|step| Some((step, step.error.as_ref()?)));
+            let mut status = Status::Success;
+            for (StepReport { op, object, .. }, error) in failures {
+                print(&format!("{id}: but would not {op} {object}: {error}\n"))?;
+                status = Status::Refused;
+            }
+            Ok(status)
+        }
+        Err(veto) => {
+            print(&refused_line(&id, &veto))?;
+            Ok(Status::Refused)
+        }
+    }
+}
+
+fn what_of<S: Subject>(plan: &ReapPlan<S>) -> String {
     let steps: Vec<&str> = plan.steps().iter().map(Step::op).collect();
     let sighting = plan.proof().sighting();
-    let members: Vec<String> = plan.proof().members().map(|member| member.to_string()).collect();
-    format!(
-        "{}: would {} {} ({}), processes {}\n",
-        plan.id(),
-        steps.join(", "),
-        sighting.place(),
-        sighting.container(),
-        if members.is_empty() { "none".to_owned() } else { members.join(" ") }
-    )
+    format!("{} {} ({})", steps.join(", "), sighting.place(), sighting.container())
 }
 
 pub(super) fn open_journal(audit_log: &Path, engine: &Engine) -> anyhow::Result<Journal> {
@@ -183,28 +219,59 @@ pub(super) fn open_journal(audit_log: &Path, engine: &Engine) -> anyhow::Result<
     Ok(journal)
 }
 
+/// What a person ordered, as far as each act needs it.
+#[derive(Debug)]
+pub(super) struct Orders<'a> {
+    /// Locks and holds.
+    pub(super) state_dir: &'a Path,
+    /// For the record.
+    pub(super) forced: Option<Forced>,
+}
+
+/// One act, alone, unless a pause began meanwhile.
 pub(super) async fn reap_one<S: Seek + Reap>(
     engine: &mut Engine,
     journal: &mut Journal,
     plan: ReapPlan<S>,
+    orders: Orders<'_>,
 ) -> anyhow::Result<Status> {
     let id = plan.id().clone();
-    let uid = Some(rustix::process::getuid().as_raw());
-    let trigger = crate::audit::Trigger { by: Triggered::Operator, uid, rule: plan.proof().cause() };
-    match carry_out(engine, journal, plan, trigger, &Freshness::Fresh).await {
+    let Orders { state_dir, forced } = orders;
+    let alone = match wait_for_others(state_dir).await {
+        Ok(alone) => alone,
+        Err(veto) => {
+            print(&refused_line(&id, &veto))?;
+            return Ok(Status::Refused);
+        }
+    };
+    if let Some(detail) = Braking::paused_by_hand(state_dir) {
+        print(&refused_line(&id, &Veto { guard: Guard::Paused, detail, ready_at: None }))?;
+        return Ok(Status::Refused);
+    }
+    let trigger = Trigger::operator(who::person(), plan.proof().cause(), forced);
+    match carry_out(engine, journal, plan, trigger, &Freshness::Fresh, &alone).await {
         Acted::Done { report, outcome, unrecorded } => {
             print(&format!("{id}: {} in {:.1?}\n", report.summary(), report.took))?;
+            stop_if_harmful(state_dir, &report)?;
             if let Some(Unrecorded { error, .. }) = unrecorded {
                 return Err(error).context("the act was carried out, its outcome could not be recorded");
             }
             Ok(if outcome == Outcome::Reaped { Status::Success } else { Status::ReapFailed })
         }
         Acted::Stopped(veto) => {
-            print(&format!("{id}: refused, {}: {}\n", veto.guard, veto.detail))?;
+            print(&refused_line(&id, &veto))?;
             Ok(Status::Refused)
         }
         Acted::Unrecordable(error) => Err(error).context("nothing was done: it could not be recorded"),
     }
+}
+
+/// What must never happen stops the daemon too, until a person has looked.
+fn stop_if_harmful(state_dir: &Path, report: &Report) -> anyhow::Result<()> {
+    let Some(bystander) = report.bystanders.first() else { return Ok(()) };
+    let reason = format!("process {bystander} was killed and was not judged");
+    Holds::new(state_dir).begin(HoldKind::Bystander, &Hold::own(reason.clone(), clock::wall()))?;
+    anyhow::bail!("{reason}; nothing is reaped until `cgroup-reaper resume`")
 }
 
 pub(super) fn worse(one: Status, other: Status) -> Status {

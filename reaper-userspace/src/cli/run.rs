@@ -6,9 +6,11 @@ use std::time::Duration;
 use clap::{Args as ClapArgs, ValueEnum};
 
 use super::Status;
-use super::options::{AuditLog, Judgement, Node, Record, duration, node_name};
+use super::limits::Limits;
+use super::options::{AuditLog, Judgement, Node, Record, duration, kind, node_name};
 use crate::daemon::service::{self, Settings, Wanted};
 use crate::kernel::chain;
+use crate::leak::LeakKind;
 use crate::policy::{Mode, Policy};
 
 /// Options of `run`.
@@ -42,6 +44,17 @@ pub(super) struct Args {
     #[command(flatten)]
     judgement: Judgement,
     #[command(flatten)]
+    limits: Limits,
+    /// Reap no more than this before looking at the node again
+    #[arg(
+        long, value_name = "N", default_value_t = 20, help_heading = "Brakes",
+        env = "CGROUP_REAPER_MAX_PER_SWEEP", value_parser = clap::value_parser!(u32).range(1..)
+    )]
+    max_per_sweep: u32,
+    /// With --mode enforce: only observe this kind (repeatable)
+    #[arg(long, value_name = "KIND", value_parser = kind, value_delimiter = ',', env = "CGROUP_REAPER_OBSERVE_KIND")]
+    observe_kind: Vec<LeakKind>,
+    #[command(flatten)]
     record: Record,
 }
 
@@ -72,7 +85,13 @@ pub(super) async fn run(args: Args) -> anyhow::Result<Status> {
         tracing::warn!(error = %chain(&error), "not recording");
         None
     });
-    let engine = args.node.engine(Policy { mode, ..args.judgement.policy() })?.recording(recorder);
+    let policy = Policy {
+        mode,
+        observe_only: args.observe_kind.into_iter().collect(),
+        budget: args.limits.budget(args.max_per_sweep),
+        ..args.judgement.policy()
+    };
+    let engine = args.node.engine(policy)?.recording(recorder);
     let settings = Settings {
         interval: args.interval,
         listen: Some(args.metrics_listen),

@@ -5,7 +5,7 @@ use std::time::Duration;
 use clap::Args as ClapArgs;
 
 use super::Status;
-use super::item::{Item, LeakList, Summary, status};
+use super::item::{HoldLine, Item, LeakList, Summary, status};
 use super::options::{Judgement, Node, Record};
 use super::output::{Format, print, print_json, table};
 use crate::daemon::clock;
@@ -39,9 +39,13 @@ pub(super) async fn run(args: Args) -> anyhow::Result<Status> {
     let mut engine = args.node.engine(policy)?.recording(args.record.open()?);
     let round = two_looks(&mut engine, watch).await;
     let items = Item::all(&round);
+    let holds = HoldLine::all(&args.node.state_dir);
     match args.output {
-        Format::Json => print_json(&LeakList::new(&round, &items))?,
-        Format::Table => print(&text(&round, &items, args.all))?,
+        Format::Json => print_json(&LeakList::new(&round, &items, &holds))?,
+        Format::Table => {
+            print(&text(&round, &items, args.all))?;
+            holds.iter().try_for_each(|hold| print(&format!("{hold}\n")))?;
+        }
     }
     let confirmed = items.iter().any(|item| item.state == LeakState::Confirmed);
     Ok(if args.exit_code && confirmed { Status::LeaksFound } else { Status::Success })

@@ -12,9 +12,10 @@ use clap::Args as ClapArgs;
 use super::Status;
 use super::options::{Judgement, Node, duration};
 use super::output::print;
-use super::reap::{open_journal, reap_one, worse};
+use super::reap::{Orders, open_journal, reap_one, worse};
 use super::scan::two_looks;
 use crate::audit::Journal;
+use crate::daemon::brakes::Braking;
 use crate::daemon::clock;
 use crate::daemon::engine::{Engine, Judged, Seek};
 use crate::plan::{Refusal, Standing, permit};
@@ -57,6 +58,7 @@ struct Broom {
     engine: Engine,
     journal: Option<Journal>,
     audit_log: PathBuf,
+    state_dir: PathBuf,
     deadline: BootTime,
     status: Status,
     reaped: usize,
@@ -66,7 +68,7 @@ struct Broom {
 pub(super) async fn run(args: Args) -> anyhow::Result<Status> {
     // Nothing rests on a containerd's word here, so its losing its state cannot make everything look leaked; and the
     // time is the budget.
-    let unlimited = Budget { per_minute: u32::MAX, storm: u32::MAX };
+    let unlimited = Budget { per_minute: u32::MAX, per_sweep: u32::MAX, ..Budget::default() };
     let policy = Policy { mode: Mode::Enforce, budget: unlimited, ..args.judgement.policy() };
     let policy = Policy { grace: args.judgement.named_grace().unwrap_or_default(), ..policy };
     let watch = args.judgement.watch(&policy);
@@ -76,6 +78,7 @@ pub(super) async fn run(args: Args) -> anyhow::Result<Status> {
         engine,
         journal: None,
         audit_log: args.audit_log,
+        state_dir: args.node.state_dir,
         deadline,
         status: Status::Success,
         reaped: 0,
@@ -142,7 +145,8 @@ impl Broom {
 
     async fn reap<S: Seek + Reap>(&mut self, judged: &[Judged<S>]) -> anyhow::Result<()> {
         let proofs = judged.iter().filter_map(|judged| judged.proof().cloned()).collect();
-        let sweep = permit(proofs, self.engine.policy(), &Standing::default());
+        let standing = Standing { paused: Braking::paused_by_hand(&self.state_dir), ..Standing::default() };
+        let sweep = permit(proofs, self.engine.policy(), &standing);
         for Refusal { plan, veto } in &sweep.refused {
             print(&format!("{}: refused, {}: {}\n", plan.id(), veto.guard, veto.detail))?;
             self.status = worse(self.status, Status::Refused);
@@ -158,7 +162,8 @@ impl Broom {
                 Some(journal) => journal,
                 None => open_journal(&self.audit_log, &self.engine)?,
             };
-            let status = reap_one(&mut self.engine, &mut journal, plan).await?;
+            let orders = Orders { state_dir: &self.state_dir, forced: None };
+            let status = reap_one(&mut self.engine, &mut journal, plan, orders).await?;
             self.journal = Some(journal);
             self.acts = self.acts.saturating_add(1);
             self.reaped = self.reaped.saturating_add(usize::from(status == Status::Success));

@@ -3,16 +3,18 @@
 //! The order is the protocol: cgroups are held open by identity *before* the second proof is made, so that what was
 //! proven is what is held; and the intent is durable before the first step.
 
+use std::path::Path;
 use std::time::Duration;
 
 use crate::audit::{AuditError, Intent, Journal, Trigger};
 use crate::ident::ContainerKey;
 use crate::leak::{Guard, Outcome};
 use crate::plan::ReapPlan;
-use crate::reap::{Reap, Refused, Report, Timing};
+use crate::reap::{Reap, Refused, Rehearsal, Report, Timing};
 use crate::verdict::{Freshness, Veto};
 
 use super::engine::{Engine, Seek};
+use super::lock::{self, Alone};
 use super::{clock, records};
 
 /// How old the second proof may be when the first step is taken: a slow disk holds up the intent, and the node goes
@@ -46,13 +48,14 @@ pub struct Unrecorded {
     pub txn: u64,
 }
 
-/// Carries one plan out.
+/// Carries one plan out, alone.
 pub async fn carry_out<S: Seek + Reap>(
     engine: &mut Engine,
     journal: &mut Journal,
     plan: ReapPlan<S>,
     trigger: Trigger,
     freshness: &Freshness,
+    _alone: &Alone,
 ) -> Acted {
     let container: ContainerKey = plan.proof().sighting().container().clone();
     let leak = plan.id().to_string();
@@ -91,6 +94,28 @@ pub async fn carry_out<S: Seek + Reap>(
             Acted::Done { report: Box::new(report), outcome, unrecorded }
         }
         Err(refused) => close(journal, intent, veto_of(&refused)),
+    }
+}
+
+/// The same up to the last calls, which are left out; nothing is recorded.
+pub async fn rehearse<S: Seek + Reap>(
+    engine: &mut Engine,
+    plan: ReapPlan<S>,
+    freshness: &Freshness,
+) -> Result<Rehearsal, Veto> {
+    let container: ContainerKey = plan.proof().sighting().container().clone();
+    let armed = S::arm(plan, engine.layout()).map_err(|refused| veto_of(&refused))?;
+    let fresh = engine.recheck(&container, freshness).await?;
+    S::rehearse(armed, &fresh, Timing::start(clock::boot)).map_err(|refused| veto_of(&refused))
+}
+
+/// Waits until nobody else acts on this node's behalf.
+pub async fn wait_for_others(state_dir: &Path) -> Result<Alone, Veto> {
+    let busy = |detail| Veto { guard: Guard::Paused, detail, ready_at: None };
+    match lock::alone(state_dir).await {
+        Ok(Some(alone)) => Ok(alone),
+        Ok(None) => Err(busy("another cgroup-reaper is acting and does not end".to_owned())),
+        Err(error) => Err(busy(format!("cannot lock {}/act.lock: {error}", state_dir.display()))),
     }
 }
 

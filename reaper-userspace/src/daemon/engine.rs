@@ -13,12 +13,12 @@ pub use super::judge::Judged;
 use super::memory::Memory;
 use super::trace::{Recorder, Scope, Setting};
 use crate::cgroupfs::Layout;
-use crate::fact::{BundleSighting, EndedCommand, Seen, Sighting};
+use crate::fact::{BundleSighting, EndedCommand, Ownership, Seen, Sighting};
 use crate::ident::{ContainerKey, LeakId, Lookup};
 use crate::inventory::{BundleIdentity, Inventory};
 use crate::kernel::chain;
 use crate::leak::Guard;
-use crate::policy::Policy;
+use crate::policy::{Census, Policy};
 use crate::survey::{self, NotStopped, Survey};
 use crate::time::BootTime;
 use crate::verdict::{Freshness, Judge, LeakProof, Verdict, Veto};
@@ -84,6 +84,25 @@ pub struct Engine {
     seen: Vec<Seen>,
     recorder: Option<Recorder>,
     creates: Creates,
+}
+
+// === impl Round ===
+
+impl Round {
+    /// What the storm breaker looks at, with so many leaks that would be acted on.
+    pub fn census(&self, confirmed: usize) -> Census {
+        let number = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
+        let answers = self.judged.iter().flat_map(|judged| &judged.sighting.runtimes);
+        let ours = answers.filter(|answer| answer.ownership == Ownership::Ours);
+        let started = ours
+            .filter_map(|answer| answer.server.found())
+            .map(|server| BootTime::from_nanos(server.process.start.boot_nanos()));
+        Census {
+            confirmed: number(confirmed),
+            containers: number(self.look.live.len().saturating_add(self.judged.len())),
+            runtime_started: started.max(),
+        }
+    }
 }
 
 // === impl Engine ===

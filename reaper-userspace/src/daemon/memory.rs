@@ -6,7 +6,6 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{CWD, Mode, OFlags, fsync, openat, renameat};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
@@ -14,11 +13,11 @@ use super::creates::Creates;
 use crate::fact::Seen;
 use crate::inventory::{BundleIdentity, Inventory};
 use crate::kernel::{ReadError, read_path};
+use crate::state;
 
 /// 10,000 containers in ten hierarchies stay far below.
 const LIMIT: u64 = 32 << 20;
 const FILE: &str = "state.json";
-const NEW: &str = "state.json.new";
 
 /// Everything that is remembered.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -91,19 +90,8 @@ impl Memory {
         let path = directory.join(FILE);
         let failed = |source| StateError::Write { path: path.clone(), source };
         let content = serde_json::to_vec(self).map_err(|source| failed(source.into()))?;
-        replace(directory, &content).map_err(failed)
+        state::replace(directory, FILE, &content).map_err(failed)
     }
-}
-
-fn replace(directory: &Path, content: &[u8]) -> io::Result<()> {
-    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-    let new = directory.join(NEW);
-    let file = openat(CWD, &new, flags, Mode::RUSR | Mode::WUSR)?;
-    let mut file = std::fs::File::from(file);
-    io::Write::write_all(&mut file, content)?;
-    fsync(&file)?;
-    renameat(CWD, &new, CWD, directory.join(FILE))?;
-    Ok(())
 }
 
 #[cfg(test)]

@@ -7,16 +7,18 @@
 
 pub mod act;
 mod awake;
+pub mod brakes;
 pub mod clock;
 mod creates;
 pub mod engine;
 mod follow;
 mod hints;
+pub mod holds;
 pub mod journal;
 mod judge;
 mod ledger;
 mod listen;
-mod lock;
+pub mod lock;
 pub mod memory;
 mod notify;
 mod records;
@@ -27,6 +29,7 @@ pub mod service;
 pub mod stream;
 mod sweep;
 pub mod trace;
+pub mod who;
 
 pub use creates::Creates;
 pub use sweep::Tally;

@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
+use super::holds::Hold;
 use crate::audit::{
     After, Answer, Before, Confirmed, Evidence, IntentBody, Killed, KilledProcess, Millis, OutcomeBody,
-    StepRecord, Target, Tool, Trigger, Triggered,
+    PauseBody, StepRecord, Target, Tool, Trigger,
 };
 use crate::fact::Subject;
 use crate::ident::ProcessKey;
-use crate::leak::{Cause, LeakKind, Outcome};
+use crate::leak::{LeakKind, Outcome};
 use crate::policy::{Mode, Policy};
 use crate::reap::{Report, StepReport};
 use crate::time::BootTime;
@@ -27,9 +28,10 @@ pub(super) fn tool(policy: &Policy) -> Tool {
     }
 }
 
-/// Who or what set an act off.
-pub(super) const fn trigger(by: Triggered, uid: Option<u32>, rule: Cause) -> Trigger {
-    Trigger { by, uid, rule }
+/// A time without acts.
+pub(super) fn pause(hold: Hold) -> PauseBody {
+    let Hold { reason, since, until, by } = hold;
+    PauseBody { reason, since, until, person: by }
 }
 
 /// What is acted on.

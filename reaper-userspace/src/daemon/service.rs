@@ -2,7 +2,7 @@
 //!
 //! One task owns everything here. A hint only says that it is worth looking; what is judged is read anew.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -17,6 +17,7 @@ use super::engine::{Engine, Round};
 use super::follow::follow;
 use super::hints::Hints;
 pub use super::hints::Wanted;
+use super::holds::Hold;
 use super::listen::Heard;
 use super::lock::{self, Lock};
 use super::notify::Manager;
@@ -27,6 +28,7 @@ use crate::admin::{Admin, Health};
 use crate::cgroupfs::CgroupDir;
 use crate::ident::{CgroupRef, Lookup};
 use crate::kernel::return_memory;
+use crate::leak::HoldKind;
 use crate::lineage::{Lineage, Notice};
 use crate::metrics::{BuildInfo, Component, Metrics, ResyncTrigger, Word as _};
 use crate::policy::Mode;
@@ -337,7 +339,8 @@ impl Service {
         let down = round.look.containerds.values().find_map(Lookup::unavailable);
         self.metrics.daemon.component_up.set(Component::Containerd, f64::from(u8::from(down.is_none())));
         let audit = self.reaping.audit_down();
-        let enforces = self.engine.policy().mode == Mode::Enforce && self.lock.is_some() && audit.is_none();
+        let held = self.reaping.holds();
+        let enforces = self.engine.policy().mode == Mode::Enforce && held.is_empty() && audit.is_none();
         self.metrics.daemon.enforcing.set(f64::from(u8::from(enforces)));
         self.metrics.daemon.component_up.set(Component::Audit, f64::from(u8::from(audit.is_none())));
         let Some(health) = &self.health else { return };
@@ -345,6 +348,7 @@ impl Service {
             None => health.ok(Component::Containerd.word()),
             Some(reason) => health.failed(Component::Containerd.word(), reason),
         }
+        show_holds(health, held);
         match audit {
             None => health.ok(Component::Audit.word()),
             Some(reason) => health.failed(Component::Audit.word(), reason),
@@ -364,6 +368,16 @@ const fn cause(due: ResyncTrigger, lost: bool, slept: bool) -> ResyncTrigger {
         (false, true) => ResyncTrigger::LostEvents,
         (false, false) => due,
     }
+}
+
+/// A pause is somebody's wish and no fault; a killed bystander is one.
+fn show_holds(health: &Health, held: &BTreeMap<HoldKind, Hold>) {
+    const NAME: &str = "acting";
+    if let Some(hold) = held.get(&HoldKind::Bystander) {
+        return health.failed(NAME, &hold.to_string());
+    }
+    let notes: Vec<String> = held.iter().map(|(kind, hold)| format!("held, {kind}: {hold}")).collect();
+    if notes.is_empty() { health.ok(NAME) } else { health.noted(NAME, &notes.join("; ")) }
 }
 
 const fn trigger_of(due: Due) -> ResyncTrigger {

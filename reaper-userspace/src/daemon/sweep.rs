@@ -1,25 +1,28 @@
 //! What follows a round: records, refusals, and acts within budget; and the retries of what is stuck.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Context as _;
 
-use super::act::{Acted, Unrecorded, carry_out};
+use super::act::{Acted, Unrecorded, carry_out, wait_for_others};
+use super::brakes::{Brakes, Braking, Changes};
 use super::engine::{Engine, Judged, Round, Seek};
 use super::hints::Hints;
+use super::holds::Hold;
 use super::ledger::Ledger;
 use super::report::{self, States};
 use super::service::Settings;
 use super::{clock, records};
-use crate::audit::{Node, Triggered};
+use crate::audit::{Node, Trigger};
 use crate::fact::Subject;
 use crate::ident::LeakId;
 use crate::kernel::chain;
-use crate::leak::{Guard, KillMethod, LeakKind, LeakState, Outcome};
+use crate::leak::{Guard, HoldKind, KillMethod, LeakKind, LeakState, Outcome};
 use crate::metrics::{ClearedBy, Metrics, ReapStep, RecordType, Word as _};
 use crate::plan::{ReapPlan, Standing, permit};
-use crate::policy::Mode;
+use crate::policy::{Mode, Policy};
 use crate::reap::{Reap, Report};
 use crate::time::BootTime;
 use crate::verdict::{LeakProof, Verdict, Veto};
@@ -51,8 +54,8 @@ pub struct Tally {
 #[derive(Debug)]
 pub(super) struct Reaping {
     ledger: Ledger,
-    /// Why we only observe although told to enforce.
-    paused: Option<String>,
+    brakes: Brakes,
+    state_dir: PathBuf,
     metrics: Metrics,
     states: States,
     began: BTreeMap<LeakId, BootTime>,
@@ -60,6 +63,8 @@ pub(super) struct Reaping {
     refused: BTreeMap<LeakId, Guard>,
     reaped: BTreeMap<LeakId, LeakKind>,
     recent: VecDeque<BootTime>,
+    /// When what keeps from acting passes by itself.
+    resume_at: Option<BootTime>,
     tally: Tally,
 }
 
@@ -74,15 +79,12 @@ impl Reaping {
         locked: bool,
         metrics: Metrics,
     ) -> anyhow::Result<Self> {
-        let paused =
-            (!locked).then(|| "another cgroup-reaper holds the lock, this one only observes".to_owned());
-        if let Some(reason) = &paused {
-            tracing::warn!("{reason}");
-        }
+        let brakes = Brakes::new(&settings.state_dir, engine.policy().mode, !locked);
         let node = Node { boot: engine.boot().to_owned(), name: settings.node.clone() };
         let mut reaping = Self {
             ledger: Ledger::new(settings.audit_log.clone(), node, metrics.clone()),
-            paused,
+            brakes,
+            state_dir: settings.state_dir.clone(),
             metrics,
             states: States::new(),
             began: BTreeMap::new(),
@@ -90,6 +92,7 @@ impl Reaping {
             refused: BTreeMap::new(),
             reaped: BTreeMap::new(),
             recent: VecDeque::new(),
+            resume_at: None,
             tally: Tally::default(),
         };
         match reaping.ledger.begin(engine) {
@@ -105,7 +108,7 @@ impl Reaping {
     /// The lock is ours now: acts as one that was first. Without an audit log it goes on observing.
     pub(super) fn resume(&mut self) {
         tracing::info!("the other cgroup-reaper has ended");
-        self.paused = None;
+        self.brakes.take_over();
     }
 
     /// Each leak's kind and state.
@@ -119,8 +122,8 @@ impl Reaping {
     }
 
     /// When something here is tried again.
-    pub(super) const fn retry_at(&self) -> Option<BootTime> {
-        self.ledger.retry_at()
+    pub(super) fn retry_at(&self) -> Option<BootTime> {
+        self.ledger.retry_at().into_iter().chain(self.resume_at).min()
     }
 
     /// Notes what changed, then acts on what is permitted; returns the number of acts.
@@ -135,19 +138,24 @@ impl Reaping {
         self.note_changes(&round.judged, hinted);
         self.note_changes(&round.bundles, hinted);
         self.forget(round);
-        let containers = self.reap(engine, hints, &round.judged).await;
+        let (containers, bundles) = (self.due_proofs(&round.judged), self.due_proofs(&round.bundles));
+        let due = containers.len().saturating_add(bundles.len());
+        let braking = self.brake(engine.policy(), round, due);
+        let standing = self.standing(&braking, 0);
+        let acts = self.reap(engine, hints, containers, &standing).await;
         // A bundle is dead only when its cgroup is gone, so these are others.
-        let bundles = self.reap(engine, hints, &round.bundles).await;
-        containers.saturating_add(bundles)
+        let standing = self.standing(&braking, acts);
+        acts.saturating_add(self.reap(engine, hints, bundles, &standing).await)
     }
 
     async fn reap<S: Seek + Reap>(
         &mut self,
         engine: &mut Engine,
         hints: &Hints,
-        judged: &[Judged<S>],
+        proofs: Vec<LeakProof<S>>,
+        standing: &Standing,
     ) -> usize {
-        let sweep = permit(self.due_proofs(judged), engine.policy(), &self.standing());
+        let sweep = permit(proofs, engine.policy(), standing);
         for refusal in &sweep.refused {
             self.note_refusal(&refusal.plan, &refusal.veto);
         }
@@ -158,11 +166,40 @@ impl Reaping {
         acts
     }
 
-    fn standing(&mut self) -> Standing {
+    /// Looks at what may keep from acting, and says what changed.
+    fn brake(&mut self, policy: &Policy, round: &Round, confirmed: usize) -> Braking {
+        let before = self.brakes.in_force().clone();
+        let braking = self.brakes.check(&policy.budget, &round.census(confirmed));
+        self.resume_at = braking.until;
+        let Changes { begun, ended } = self.brakes.changes(&before);
+        for (kind, hold) in begun {
+            tracing::warn!(%kind, "acting is held: {hold}");
+            let body = records::pause(hold);
+            self.ledger.write(RecordType::Pause, |journal, at| journal.pause(at, kind, body));
+        }
+        for kind in ended {
+            tracing::warn!(%kind, "acting is not held any more");
+            self.ledger.write(RecordType::Resume, |journal, at| journal.resume(at, kind));
+        }
+        for kind in HoldKind::ALL {
+            let holds = self.brakes.in_force().contains_key(kind);
+            self.metrics.daemon.paused.set(*kind, f64::from(u8::from(holds)));
+        }
+        braking
+    }
+
+    /// What keeps from acting, in force at the last look.
+    pub(super) const fn holds(&self) -> &BTreeMap<HoldKind, Hold> {
+        self.brakes.in_force()
+    }
+
+    fn standing(&mut self, braking: &Braking, swept: usize) -> Standing {
         let now = clock::boot();
         self.recent.retain(|begun| now.since(*begun) < MINUTE);
         Standing {
-            paused: self.paused.clone(),
+            paused: braking.paused.clone(),
+            storm: braking.storm.clone(),
+            swept: u32::try_from(swept).unwrap_or(u32::MAX),
             audit_down: self.ledger.down().map(str::to_owned),
             recent_reaps: u32::try_from(self.recent.len()).unwrap_or(u32::MAX),
         }
@@ -209,7 +246,7 @@ impl Reaping {
         let latency = stamp.boot.since(began);
         self.metrics.leak.detected.inc((proof.kind(), proof.cause()));
         self.metrics.leak.detection_latency.observe(latency.as_secs_f64());
-        let trigger = records::trigger(Triggered::Daemon, None, proof.cause());
+        let trigger = Trigger::daemon(proof.cause());
         let body = records::confirmed(proof, trigger, latency, stamp.boot);
         let id = judged.id.to_string();
         self.ledger.write(RecordType::LeakConfirmed, |journal, at| journal.leak_confirmed(at, id, body));
@@ -249,15 +286,20 @@ impl Reaping {
     }
 
     async fn act<S: Seek + Reap>(&mut self, engine: &mut Engine, hints: &Hints, plan: ReapPlan<S>) {
-        if self.paused.is_some() {
-            return;
+        // A pause may have begun since the look, or harm been done.
+        if let Some(detail) = self.brakes.paused_now() {
+            return self.note_refusal(&plan, &Veto { guard: Guard::Paused, detail, ready_at: None });
         }
+        let alone = match wait_for_others(&self.state_dir).await {
+            Ok(alone) => alone,
+            Err(veto) => return self.note_refusal(&plan, &veto),
+        };
         let Some(journal) = self.ledger.journal() else { return };
         let (id, kind) = (plan.id().clone(), plan.proof().kind());
         let key = plan.proof().sighting().container().clone();
-        let trigger = records::trigger(Triggered::Daemon, None, plan.proof().cause());
+        let trigger = Trigger::daemon(plan.proof().cause());
         self.recent.push_back(clock::boot());
-        match carry_out(engine, journal, plan, trigger, &hints.freshness()).await {
+        match carry_out(engine, journal, plan, trigger, &hints.freshness(), &alone).await {
             Acted::Done { report, outcome, unrecorded } => {
                 self.metrics.audit.records.inc(RecordType::ReapIntent);
                 self.note_outcome(&report, unrecorded);
@@ -293,9 +335,7 @@ impl Reaping {
     /// What must never happen ends all acting, until a person has looked and started the daemon anew.
     fn stop_if_harmful(&mut self, report: &Report) {
         let Some(bystander) = report.bystanders.first() else { return };
-        let reason = format!("process {bystander} was killed and was not judged; nothing is reaped any more");
-        tracing::error!("{reason}");
-        self.paused = Some(reason);
+        self.brakes.harm(format!("process {bystander} was killed and was not judged"));
     }
 
     fn settle(&mut self, id: LeakId, kind: LeakKind, outcome: Outcome) {

@@ -53,6 +53,9 @@ pub struct ContainerRecord {
     pub group: ContainerId,
     /// What its shim was told about the runtime; `NotFound` if nothing, so that it uses its defaults.
     pub runtime: Lookup<RuntimeChoice>,
+    /// Its annotation `cgroup-reaper.io/protect` asks that it is never touched.
+    #[serde(default)]
+    pub protected: bool,
 }
 
 /// Where a container's runtime is and keeps its state, as far as its options say.
@@ -88,6 +91,9 @@ pub struct BundleFact {
     pub cgroup: Lookup<CgroupPath>,
     /// Group id from the annotations of its `config.json`; its own id where there is none.
     pub group: Lookup<ContainerId>,
+    /// Its annotation `cgroup-reaper.io/protect` asks that it is never touched.
+    #[serde(default)]
+    pub protected: bool,
     /// How far create came.
     pub progress: Lookup<CreateProgress>,
     /// The number in `init.pid`: stale by nature, evidence only together with a membership.
@@ -119,6 +125,9 @@ pub struct RuntimeAnswer {
     pub task: Lookup<TaskStatus>,
     /// `containers.Get` in the container's namespace.
     pub record: Lookup<()>,
+    /// The record's annotation `cgroup-reaper.io/protect` asks that it is never touched.
+    #[serde(default)]
+    pub protected: bool,
     /// Another container of this containerd (any namespace) whose spec names the same cgroup, one above or one
     /// below it.
     pub overlapping: Lookup<Vec<ContainerKey>>,

@@ -99,6 +99,7 @@ pub(crate) fn answer() -> RuntimeAnswer {
         server: Lookup::Found(ServerFact { process: key(200, 7) }),
         task: Lookup::NotFound,
         record: Lookup::Found(()),
+        protected: false,
         overlapping: Lookup::Found(vec![]),
     }
 }
@@ -109,6 +110,7 @@ pub(crate) fn bundle() -> BundleFact {
         path: PathBuf::from("/run/containerd/io.containerd.runtime.v2.task/k8s.io/3f0c9a1be2d4"),
         cgroup: Lookup::Found(path()),
         group: Lookup::Found(container().id),
+        protected: false,
         progress: Lookup::Found(CreateProgress::Started),
         init_pid: Lookup::NotFound,
     }

@@ -1,6 +1,6 @@
 //! Labels: closed sets of words, so that the number of series is known before the first event.
 
-use crate::leak::{Cause, Guard, KillMethod, LeakKind, LeakState, Outcome};
+use crate::leak::{Cause, Guard, HoldKind, KillMethod, LeakKind, LeakState, Outcome};
 
 /// The values of one or more labels.
 pub trait Labels: Copy + 'static {
@@ -82,6 +82,7 @@ label!(LeakState as "state");
 label!(Cause as "cause");
 label!(Guard as "guard");
 label!(Outcome as "outcome");
+label!(HoldKind as "by");
 label!(KillMethod as "method");
 
 labels! {
@@ -229,6 +230,10 @@ labels! {
         DaemonStop = "daemon.stop",
         /// The file failed and was opened again.
         AuditReopened = "audit.reopened",
+        /// Acting is held.
+        Pause = "pause",
+        /// It goes on.
+        Resume = "resume",
         /// A leak is proven.
         LeakConfirmed = "leak.confirmed",
         /// An act begins.

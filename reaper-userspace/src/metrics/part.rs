@@ -7,7 +7,7 @@ use super::label::{
     AuditOp, ClearedBy, Component, KernelEvent, Labels as _, Loss, ProbeLevel, ReapStep, RecordType,
     RequestOutcome, ResyncTrigger, RuntimeMethod,
 };
-use crate::leak::{Cause, Guard, KillMethod, LeakKind, LeakState, Outcome};
+use crate::leak::{Cause, Guard, HoldKind, KillMethod, LeakKind, LeakState, Outcome};
 
 /// From a tenth of a millisecond to a second.
 const LAG: [f64; 9] = [0.0001, 0.000_5, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0];
@@ -25,6 +25,8 @@ const REQUEST: [f64; 8] = [0.000_5, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 2.0];
 pub struct DaemonMetrics {
     /// 0 observe, 1 enforce.
     pub enforcing: Gauge,
+    /// 1 while something keeps the whole daemon from acting.
+    pub paused: Gauges<HoldKind>,
     /// 1 where a component works.
     pub component_up: Gauges<Component>,
 }
@@ -110,6 +112,8 @@ impl DaemonMetrics {
         Ok(Self {
             enforcing: make
                 .gauge("enforcing", "1 if confirmed leaks are reaped, 0 if they are only reported.")?,
+            paused: make
+                .gauges("paused", "1 while nothing is reaped although it should be, by what holds it.")?,
             component_up: make
                 .gauges("component_up", "1 if the component works, 0 if it failed or has not started.")?,
         })

@@ -16,7 +16,7 @@ use serde::Serialize;
 use crate::fact::{BundleSighting, Controllers, MountFact, Sighting, Subject};
 use crate::ident::{CgroupPath, CgroupRef, LeakId};
 use crate::leak::Guard;
-use crate::policy::{Mode, Policy};
+use crate::policy::{Budget, Mode, Policy};
 use crate::verdict::{LeakProof, Veto};
 
 /// What v2, which has no name of its own, is called.
@@ -72,8 +72,12 @@ pub struct Standing {
     pub paused: Option<String>,
     /// Why the audit log cannot take a durable record, if it cannot.
     pub audit_down: Option<String>,
+    /// Why there are too many leaks at once to believe in them, if there are.
+    pub storm: Option<String>,
     /// Reaps begun within the last sixty seconds.
     pub recent_reaps: u32,
+    /// Reaps begun since the last look.
+    pub swept: u32,
 }
 
 /// A subject that something can be done about.
@@ -102,12 +106,13 @@ pub struct Sweep<S = Sighting> {
 
 /// Plans every proof and sorts the plans by whether they may be carried out.
 pub fn permit<S: Reapable>(proofs: Vec<LeakProof<S>>, policy: &Policy, standing: &Standing) -> Sweep<S> {
-    let confirmed = u32::try_from(proofs.len()).unwrap_or(u32::MAX);
-    let mut left = policy.budget.per_minute.saturating_sub(standing.recent_reaps);
+    let Budget { per_minute, per_sweep, .. } = policy.budget;
+    let mut left =
+        per_minute.saturating_sub(standing.recent_reaps).min(per_sweep.saturating_sub(standing.swept));
     let mut sweep = Sweep { permitted: vec![], refused: vec![] };
     for proof in proofs {
-        let veto = forbidden(&proof, policy, standing, confirmed).or_else(|| {
-            let used_up = || format!("{} reaps a minute are used up", policy.budget.per_minute);
+        let veto = forbidden(&proof, policy, standing).or_else(|| {
+            let used_up = || format!("{per_minute} reaps a minute, {per_sweep} a sweep are used up");
             (left == 0).then(|| veto(Guard::RateLimited, used_up()))
         });
         let plan = ReapPlan::new(proof);
@@ -121,7 +126,7 @@ pub fn permit<S: Reapable>(proofs: Vec<LeakProof<S>>, policy: &Policy, standing:
     sweep
 }
 
-fn forbidden<S>(proof: &LeakProof<S>, policy: &Policy, standing: &Standing, confirmed: u32) -> Option<Veto> {
+fn forbidden<S>(proof: &LeakProof<S>, policy: &Policy, standing: &Standing) -> Option<Veto> {
     if policy.mode_of(proof.kind()) == Mode::Observe {
         return Some(veto(Guard::ModeObserve, format!("{} is in observe mode", proof.kind())));
     }
@@ -131,11 +136,7 @@ fn forbidden<S>(proof: &LeakProof<S>, policy: &Policy, standing: &Standing, conf
     if let Some(reason) = &standing.audit_down {
         return Some(veto(Guard::AuditUnavailable, reason.clone()));
     }
-    let storm = policy.budget.storm;
-    (confirmed > storm).then(|| {
-        let detail = format!("{confirmed} leaks at once, more than {storm}: has a runtime lost its state?");
-        veto(Guard::Storm, detail)
-    })
+    standing.storm.as_ref().map(|reason| veto(Guard::Storm, reason.clone()))
 }
 
 const fn veto(guard: Guard, detail: String) -> Veto {

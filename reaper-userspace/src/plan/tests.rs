@@ -58,7 +58,7 @@ fn pause_and_a_dead_audit_log_refuse_everything() {
 
 #[test]
 fn the_budget_counts_what_was_reaped_before() {
-    let policy = Policy { budget: Budget { per_minute: 3, storm: 100 }, ..enforce() };
+    let policy = Policy { budget: Budget { per_minute: 3, ..Budget::default() }, ..enforce() };
     let proofs = vec![proof_of(&sample::half_created()); 3];
     let sweep = permit(proofs, &policy, &Standing { recent_reaps: 1, ..Standing::default() });
     assert_eq!(sweep.permitted.len(), 2);
@@ -66,9 +66,16 @@ fn the_budget_counts_what_was_reaped_before() {
 }
 
 #[test]
-fn a_storm_stops_every_reap_not_only_those_above_the_limit() {
-    let policy = Policy { budget: Budget { per_minute: 100, storm: 2 }, ..enforce() };
+fn one_sweep_has_a_budget_of_its_own() {
+    let policy = Policy { budget: Budget { per_sweep: 2, ..Budget::default() }, ..enforce() };
     let sweep = permit(vec![proof_of(&sample::half_created()); 3], &policy, &Standing::default());
+    assert_eq!((sweep.permitted.len(), guards(&sweep)), (2, vec![Guard::RateLimited]));
+}
+
+#[test]
+fn a_storm_stops_every_reap_not_only_those_above_the_limit() {
+    let standing = Standing { storm: Some("3 at once".to_owned()), ..Standing::default() };
+    let sweep = permit(vec![proof_of(&sample::half_created()); 3], &enforce(), &standing);
     assert!(sweep.permitted.is_empty());
     assert_eq!(guards(&sweep), [Guard::Storm; 3]);
 }

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::rehearse::known;
 use super::unmount::unmount;
-use super::{Reap, Refused, Report, StepReport, Timing, same_incident};
+use super::{Reap, Refused, Rehearsal, Report, StepReport, Timing, same_incident};
 use crate::audit::Intent;
 use crate::cgroupfs::Layout;
 use crate::fact::{BundleSighting, MountFact};
@@ -42,6 +43,13 @@ impl Reap for BundleSighting {
         }
         report.took = (timing.now)().since(started).max(Duration::from_nanos(1));
         Ok(report)
+    }
+
+    fn rehearse(plan: Self::Armed, fresh: &LeakProof<Self>, _timing: Timing) -> Result<Rehearsal, Refused> {
+        same_incident(plan.proof(), fresh)?;
+        let mounts = fresh.sighting().mounts.found();
+        let step = |step: &Step| StepReport::done(step, Duration::ZERO, known(step, mounts));
+        Ok(Rehearsal { steps: plan.steps().iter().map(step).collect(), members: vec![] })
     }
 }
 

@@ -104,10 +104,9 @@ fn one_round(
     if !members.is_empty() {
         freezers.signalled();
     }
-    let own = std::process::id();
     for member in &members {
         hook::pass(Point::Signal);
-        signal(member, own)?;
+        signal(member)?;
     }
     hook::pass(Point::Signalled);
     freezers.open();
@@ -123,16 +122,22 @@ fn one_round(
 }
 
 #[expect(clippy::disallowed_methods, reason = "the one place that signals, through a pidfd proven a member")]
-fn signal(member: &Member, own: u32) -> Result<(), String> {
+fn signal(member: &Member) -> Result<(), String> {
     let key = member.key();
-    if key.tgid == Tgid::INIT || key.tgid.get() == own {
-        return Err(format!("refusing to signal process {key}"));
-    }
+    never(key)?;
     match rustix::process::pidfd_send_signal(member.as_fd(), Signal::KILL) {
         // ESRCH: it was reaped meanwhile, and the pidfd names nobody else.
         Ok(()) | Err(Errno::SRCH) => Ok(()),
         Err(source) => Err(format!("cannot kill process {key}: {source}")),
     }
+}
+
+/// Refuses those who are never signalled, whatever was judged.
+pub(super) fn never(key: ProcessKey) -> Result<(), String> {
+    if key.tgid == Tgid::INIT || key.tgid.get() == std::process::id() {
+        return Err(format!("refusing to signal process {key}"));
+    }
+    Ok(())
 }
 
 /// Waits until the whole thread group has exited (true) or the deadline has passed (false).

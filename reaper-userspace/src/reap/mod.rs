@@ -18,6 +18,7 @@ pub mod hook;
 mod kill;
 mod members;
 mod outcome;
+mod rehearse;
 mod remove;
 mod unmount;
 
@@ -27,6 +28,7 @@ use std::time::Duration;
 
 pub use freezer::thaw;
 pub use outcome::{Remaining, Report, StepReport};
+pub use rehearse::Rehearsal;
 
 use self::hook::Point;
 use self::members::Early;
@@ -109,6 +111,9 @@ pub trait Reap: Reapable + Tracked {
         intent: &Intent,
         timing: Timing,
     ) -> Result<Report, Refused>;
+
+    /// Goes the same way and leaves out the calls that change something.
+    fn rehearse(armed: Self::Armed, fresh: &LeakProof<Self>, timing: Timing) -> Result<Rehearsal, Refused>;
 }
 
 // === impl Timing ===
@@ -182,6 +187,10 @@ impl Reap for Sighting {
 
     fn fire(armed: Armed, fresh: &LeakProof, intent: &Intent, timing: Timing) -> Result<Report, Refused> {
         armed.fire(fresh, intent, timing)
+    }
+
+    fn rehearse(armed: Armed, fresh: &LeakProof, timing: Timing) -> Result<Rehearsal, Refused> {
+        armed.rehearse(fresh, timing)
     }
 }
 

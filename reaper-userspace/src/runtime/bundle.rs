@@ -197,6 +197,7 @@ fn fact(bundle: &Directory, key: &ContainerKey) -> BundleFact {
         key: key.clone(),
         path: bundle.path().to_owned(),
         group: spec.as_ref().map(|spec| spec.group(&key.id)),
+        protected: spec.as_ref().found().is_some_and(|spec| spec.is_protected()),
         cgroup: cgroup(bundle, spec),
         progress: progress(&written, &init),
         init_pid: init.and_then(|content| init_pid(bundle, &content)),

@@ -40,12 +40,14 @@ pub(super) fn reduce(container: &Container, namespace: &Namespace) -> Result<Con
         Ok(None) => (Lookup::NotFound, key.id.clone()),
         Err(error) => (Lookup::Unavailable(format!("record of {key}: {}", reason(&error))), key.id.clone()),
     };
+    let spec = container.spec.as_ref().and_then(|json| Spec::parse(&json.value).ok());
+    let protected = spec.is_some_and(|spec| spec.is_protected());
     let runtime = match options(container.runtime.as_ref()) {
         Ok(Some(options)) => Lookup::Found(choice(&options)),
         Ok(None) => Lookup::NotFound,
         Err(error) => Lookup::Unavailable(format!("record of {key}: {}", reason(&error))),
     };
-    Ok(ContainerRecord { key, cgroup, group, runtime })
+    Ok(ContainerRecord { key, cgroup, group, runtime, protected })
 }
 
 /// `None` if the record has no spec at all.

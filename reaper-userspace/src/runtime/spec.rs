@@ -15,6 +15,7 @@ use crate::ident::{CgroupPath, ContainerId, NameError};
 pub(super) struct Spec {
     cgroups_path: String,
     group: Option<ContainerId>,
+    protected: bool,
 }
 
 /// Why a spec says nothing.
@@ -48,6 +49,9 @@ struct Annotations {
     runc_group: Option<Value>,
     #[serde(rename = "io.kubernetes.cri.sandbox-id")]
     sandbox_id: Option<Value>,
+    /// Ours: whoever runs the container asks that it is never touched.
+    #[serde(rename = "cgroup-reaper.io/protect")]
+    protect: Option<Value>,
 }
 
 // === impl Spec ===
@@ -58,11 +62,17 @@ impl Spec {
         let view: View = serde_json::from_slice(json).map_err(SpecError::Json)?;
         let path = view.linux.and_then(|linux| linux.cgroups_path);
         let cgroups_path = text("linux.cgroupsPath", path)?.unwrap_or_default();
+        let protected = view.annotations.as_ref().is_some_and(Annotations::protects);
         let group = match view.annotations {
             Some(annotations) => annotations.group()?,
             None => None,
         };
-        Ok(Self { cgroups_path, group })
+        Ok(Self { cgroups_path, group, protected })
+    }
+
+    /// Whether its annotation `cgroup-reaper.io/protect` asks that it is never touched.
+    pub(super) const fn is_protected(&self) -> bool {
+        self.protected
     }
 
     /// The cgroup that a runtime with this driver makes for it.
@@ -79,6 +89,12 @@ impl Spec {
 // === impl Annotations ===
 
 impl Annotations {
+    /// Anything but an explicit no: whoever writes `yes` or `1` means it.
+    fn protects(&self) -> bool {
+        let no = [Value::from("false"), Value::from(""), Value::from(false), Value::Null];
+        self.protect.as_ref().is_some_and(|value| !no.contains(value))
+    }
+
     fn group(self) -> Result<Option<ContainerId>, SpecError> {
         let named = [
             ("io.containerd.runc.v2.group", self.runc_group),
@@ -164,6 +180,21 @@ mod tests {
         ] {
             assert!(group(bad).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn only_an_explicit_no_takes_back_the_protection() {
+        let protected = |value: &str| {
+            let json = format!(r#"{{"annotations":{{"cgroup-reaper.io/protect":{value}}}}}"#);
+            Spec::parse(json.as_bytes()).unwrap().is_protected()
+        };
+        for yes in [r#""true""#, r#""1""#, r#""yes""#, "true", "1", "{}"] {
+            assert!(protected(yes), "{yes}");
+        }
+        for no in [r#""false""#, r#""""#, "false", "null"] {
+            assert!(!protected(no), "{no}");
+        }
+        assert!(!Spec::parse(b"{}").unwrap().is_protected());
     }
 
     proptest! {

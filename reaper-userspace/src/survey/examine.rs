@@ -222,6 +222,12 @@ async fn ask_server(server: &Server, question: &Question<'_>) -> RuntimeAnswer {
             server: server.fact.clone(),
             task: server.client.task(container).await,
             record: server.client.record(container).await,
+            protected: server
+                .records
+                .found()
+                .into_iter()
+                .flatten()
+                .any(|record| record.key == *container && record.protected),
             overlapping: overlapping(server, question),
         },
     }
@@ -250,6 +256,7 @@ fn silent(server: &Server, reason: &str) -> RuntimeAnswer {
         server: server.fact.clone(),
         task: Lookup::Unavailable(reason.to_owned()),
         record: Lookup::Unavailable(reason.to_owned()),
+        protected: false,
         overlapping: Lookup::Unavailable(reason.to_owned()),
     }
 }

@@ -4,9 +4,9 @@
 //! those away is what containerd itself tries at every start (`core/runtime/v2/bundle.go:Delete`): a process that
 //! still uses one keeps it, because nothing is ever detached lazily.
 
-use super::guards::{Case, Rule, event_gap, owner, protected_by_policy, running, unanswered, vetoes};
+use super::guards::{Case, Rule, asks, event_gap, owner, protected_by_rule, running, unanswered, vetoes};
 use super::{Assessment, Evidence, Freshness, Judge, evidence};
-use crate::fact::{BundleSighting, CreateProgress, Subject as _};
+use crate::fact::{BundleSighting, CreateProgress};
 use crate::ident::Lookup;
 use crate::leak::{Cause, Guard, LeakKind, Source};
 use crate::policy::Policy;
@@ -27,11 +27,7 @@ const RULES: &[Rule<BundleSighting>] = &[
     Rule { guard: Guard::InFlight, means: "no runtime command for it may be running", finds: in_flight },
     Rule { guard: Guard::LiveInit, means: "its recorded init must not live, wherever", finds: live_init },
     Rule { guard: Guard::EventGap, means: "no kernel event may have been missed", finds: event_gap },
-    Rule {
-        guard: Guard::Protected,
-        means: "protected names stay",
-        finds: |case| protected_by_policy(case.sighting.container(), case.policy),
-    },
+    Rule { guard: Guard::Protected, means: "protected names stay", finds: protected },
 ];
 
 // === impl BundleSighting ===
@@ -82,6 +78,13 @@ fn known_to_runtime(case: &BundleCase<'_>) -> Vec<String> {
     if case.sighting.listener.found().is_some() {
         reasons.push("somebody listens at the socket that the bundle names".to_owned());
     }
+    reasons
+}
+
+fn protected(case: &BundleCase<'_>) -> Vec<String> {
+    let BundleSighting { bundle, runtimes, .. } = case.sighting;
+    let mut reasons = protected_by_rule(&bundle.key, bundle.cgroup.found(), case.policy);
+    reasons.extend(asks(Some(bundle), runtimes));
     reasons
 }
 

@@ -4,8 +4,8 @@
 //! stand apart in [`too_young`], because they need a history.
 
 use crate::fact::{
-    Ownership, ProcessFact, RuntimeAnswer, RuntimeProcess, RuntimeRole, ShimAnswer, Sighting, Subject,
-    TaskStatus,
+    BundleFact, Ownership, ProcessFact, RuntimeAnswer, RuntimeProcess, RuntimeRole, ShimAnswer, Sighting,
+    Subject, TaskStatus,
 };
 use crate::ident::{CgroupPath, ContainerKey, Lookup};
 use crate::inventory::History;
@@ -312,12 +312,18 @@ fn is_foreign_name(name: &str) -> bool {
 fn protected(case: &Case<'_>) -> Vec<String> {
     let mut reasons: Vec<String> =
         unfit_place(&case.sighting.cgroup).map(str::to_owned).into_iter().collect();
-    reasons.extend(protected_by_policy(&case.sighting.container, case.policy));
+    let sighting = case.sighting;
+    reasons.extend(protected_by_rule(&sighting.container, Some(&sighting.cgroup), case.policy));
+    reasons.extend(asks(sighting.bundle.found(), &sighting.runtimes));
     reasons
 }
 
 /// The operator's own rules.
-pub(super) fn protected_by_policy(key: &ContainerKey, policy: &Policy) -> Vec<String> {
+pub(super) fn protected_by_rule(
+    key: &ContainerKey,
+    cgroup: Option<&CgroupPath>,
+    policy: &Policy,
+) -> Vec<String> {
     let mut reasons = vec![];
     if policy.protect_ids.contains(&key.id) {
         reasons.push(format!("id {} is protected by policy", key.id));
@@ -325,7 +331,18 @@ pub(super) fn protected_by_policy(key: &ContainerKey, policy: &Policy) -> Vec<St
     if policy.protect_namespaces.contains(&key.namespace) {
         reasons.push(format!("namespace {} is protected by policy", key.namespace));
     }
+    for path in cgroup.into_iter().map(CgroupPath::as_path) {
+        let patterns = policy.protect_paths.iter().filter(|pattern| pattern.covers(path));
+        reasons.extend(patterns.map(|pattern| format!("path {pattern} is protected by policy")));
+    }
     reasons
+}
+
+/// Whether whoever runs the container asked that it is never touched.
+pub(super) fn asks(bundle: Option<&BundleFact>, runtimes: &[RuntimeAnswer]) -> Option<String> {
+    let asked =
+        bundle.is_some_and(|bundle| bundle.protected) || runtimes.iter().any(|runtime| runtime.protected);
+    asked.then(|| "its annotation cgroup-reaper.io/protect asks for it".to_owned())
 }
 
 /// Places that are never one container's own leaf. Depth 1 is refused as well: `/docker`, `/kubepods`,

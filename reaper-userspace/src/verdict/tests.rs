@@ -288,10 +288,26 @@ fn names_protected_by_policy_are_never_targets() {
     let ids = Policy { protect_ids: [sample::container().id].into(), ..Policy::default() };
     let namespaces =
         Policy { protect_namespaces: [sample::container().namespace].into(), ..Policy::default() };
-    for policy in [ids, namespaces] {
+    let pattern = crate::policy::PathPattern::try_from("/kubepods.slice/**".to_owned()).unwrap();
+    let paths = Policy { protect_paths: vec![pattern], ..Policy::default() };
+    for policy in [ids, namespaces, paths] {
         let assessment = assess(&half_created(), &policy, &Freshness::Fresh);
         let verdict = conclude(&half_created(), assessment, &old(), &policy, NOW);
         assert_eq!(guards_of(&verdict), [Guard::Protected]);
+    }
+}
+
+#[test]
+fn an_annotation_in_the_bundle_or_in_the_record_protects() {
+    let mut bundle = half_created();
+    bundle.bundle = bundle.bundle.map(|fact| crate::fact::BundleFact { protected: true, ..fact });
+    let record = Sighting {
+        bundle: Lookup::NotFound,
+        runtimes: vec![RuntimeAnswer { protected: true, ..answer() }],
+        ..half_created()
+    };
+    for sighting in [bundle, record] {
+        assert_held_by(&sighting, Guard::Protected);
     }
 }
 

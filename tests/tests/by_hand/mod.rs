@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use reaper_userspace::audit::{Answer, Before, IntentBody, Node, Target, Tool, Trigger, Triggered};
+use reaper_userspace::audit::{Answer, Before, IntentBody, Node, Target, Tool, Trigger};
 use reaper_userspace::cgroupfs::Layout;
 use reaper_userspace::daemon::clock;
 use reaper_userspace::fact::{
@@ -46,7 +46,7 @@ pub(crate) fn intent_body(proof: &LeakProof) -> IntentBody {
     let frozen = nodes.any(|node| matches!(node.freeze, Lookup::Found(Freeze::Frozen | Freeze::Freezing)));
     IntentBody {
         tool: Tool { version: String::new(), config: String::new(), mode: String::new() },
-        trigger: Trigger { by: Triggered::Daemon, uid: None, rule: proof.cause() },
+        trigger: Trigger::daemon(proof.cause()),
         target: Target {
             kind: proof.kind(),
             cgroup_ids: proof.roots().collect(),
@@ -90,6 +90,7 @@ impl ByHand<'_> {
             server: Lookup::Found(ServerFact { process: self.server }),
             task: Lookup::NotFound,
             record: Lookup::Found(()),
+            protected: false,
             overlapping: Lookup::Found(vec![]),
         };
         let dead =

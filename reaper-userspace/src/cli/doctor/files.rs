@@ -6,9 +6,21 @@ use rustix::fs::{Access, AtFlags, CWD, accessat};
 use rustix::io::Errno;
 
 use super::check::Check;
+use crate::cli::item::HoldLine;
 
 pub(super) fn all(audit_log: &Path, state_dir: &Path) -> Vec<Check> {
-    vec![audit(audit_log), state(state_dir)]
+    vec![audit(audit_log), state(state_dir), holds(state_dir)]
+}
+
+/// Whether it would act if it were told to.
+fn holds(state_dir: &Path) -> Check {
+    const NAME: &str = "holds";
+    let held: Vec<String> = HoldLine::all(state_dir).iter().map(ToString::to_string).collect();
+    if held.is_empty() {
+        return Check::ok(NAME, "nothing keeps it from acting");
+    }
+    let remedy = "look into it, then `cgroup-reaper resume`";
+    Check::warning(NAME, held.join("; "), remedy)
 }
 
 /// The log is made if need be, with all above it.
@@ -50,6 +62,9 @@ fn writable(path: &Path) -> Result<(), Errno> {
 mod tests {
     use super::super::check::State;
     use super::*;
+    use crate::daemon::clock;
+    use crate::daemon::holds::{Hold, Holds};
+    use crate::leak::HoldKind;
 
     #[test]
     fn a_log_may_be_missing_with_its_directory_and_a_file_in_its_place_is_a_warning() {
@@ -59,6 +74,17 @@ mod tests {
         assert_eq!(audit(Path::new("/proc/version/audit.jsonl")).state(), State::Warning);
         assert_eq!(audit(dir.path()).state(), State::Warning);
         assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "a check makes nothing");
+    }
+
+    #[test]
+    fn a_hold_is_shown_with_its_reason_and_the_way_out() {
+        let dir = tempfile::tempdir().unwrap();
+        assert_eq!(holds(dir.path()).state(), State::Ok);
+        let hold = Hold::own("101 leaks".to_owned(), clock::wall());
+        Holds::new(dir.path()).begin(HoldKind::Storm, &hold).unwrap();
+        let check = holds(dir.path());
+        assert_eq!(check.state(), State::Warning);
+        assert!(check.seen().starts_with("held, storm: 101 leaks (since "), "{check:?}");
     }
 
     #[test]

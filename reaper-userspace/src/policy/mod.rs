@@ -2,6 +2,9 @@
 //!
 //! Plain values, validated where they are read (`cli`). Nothing here looks at the node.
 
+mod protect;
+mod storm;
+
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -9,6 +12,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::ident::{ContainerId, Namespace};
 use crate::leak::LeakKind;
+
+pub use protect::{PathPattern, PatternError};
+pub use storm::{Budget, Census, Weather};
 
 /// Whether an act is carried out or only described.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -19,16 +25,6 @@ pub enum Mode {
     Observe,
     /// Confirmed leaks are reaped.
     Enforce,
-}
-
-/// How many incidents may be reaped.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Budget {
-    /// Reaps within any sixty seconds.
-    pub per_minute: u32,
-    /// Confirmed at once above which nothing is reaped: a runtime that lost its state makes everything look
-    /// leaked (hazard H17).
-    pub storm: u32,
 }
 
 /// The operator's policy.
@@ -46,6 +42,9 @@ pub struct Policy {
     pub protect_ids: BTreeSet<ContainerId>,
     /// Namespaces that are never touched.
     pub protect_namespaces: BTreeSet<Namespace>,
+    /// Cgroups that are never touched, nor what lies inside of them.
+    #[serde(default)]
+    pub protect_paths: Vec<PathPattern>,
     /// Limits.
     pub budget: Budget,
 }
@@ -72,7 +71,8 @@ impl Default for Policy {
             look_gap: Duration::from_millis(200),
             protect_ids: BTreeSet::new(),
             protect_namespaces: BTreeSet::new(),
-            budget: Budget { per_minute: 60, storm: 100 },
+            protect_paths: vec![],
+            budget: Budget::default(),
         }
     }
 }
