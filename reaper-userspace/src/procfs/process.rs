@@ -56,20 +56,25 @@ pub fn read(tgid: Tgid) -> Lookup<ProcessFact> {
 ///
 /// Fails if one that did not end cannot be read, or if processes are hidden: a part of the processes is no list.
 pub fn all() -> Result<Vec<ProcessFact>, ProcfsError> {
+    select(Some)
+}
+
+/// As [`all`], keeping only what `pick` makes of each: a node has thousands, each with up to 64 KiB of arguments.
+pub(super) fn select<T>(pick: impl Fn(ProcessFact) -> Option<T>) -> Result<Vec<T>, ProcfsError> {
     let mut tgids = numbers(Path::new("/proc"))?;
     tgids.sort_unstable();
     if tgids.first() != Some(&Tgid::INIT) {
         return Err(ProcfsError::HidesInit);
     }
-    let mut facts = Vec::with_capacity(tgids.len());
+    let mut picked = Vec::new();
     for tgid in tgids {
         match ProcDir::open(tgid).and_then(|dir| fact(tgid, &dir)) {
-            Ok(fact) => facts.push(fact),
+            Ok(fact) => picked.extend(pick(fact)),
             Err(ProcfsError::Absent { .. }) => {}
             Err(error) => return Err(error),
         }
     }
-    Ok(facts)
+    Ok(picked)
 }
 
 /// Whether exactly this incarnation still runs code; never [`Lookup::NotFound`].

@@ -6,6 +6,8 @@
 
 use std::path::Path;
 
+use super::error::ProcfsError;
+use super::process::select;
 use crate::fact::{ProcessFact, RuntimeProcess, RuntimeRole};
 use crate::ident::{ContainerId, Namespace};
 
@@ -44,6 +46,11 @@ pub fn runtime_processes(all: &[ProcessFact]) -> Vec<RuntimeProcess> {
         role(&process.argv).map(|role| RuntimeProcess { process: process.clone(), role })
     };
     all.iter().filter_map(with_role).collect()
+}
+
+/// The same of all processes of the node; fails as [`all`](super::all) does.
+pub fn all_runtime_processes() -> Result<Vec<RuntimeProcess>, ProcfsError> {
+    select(|process| role(&process.argv).map(|role| RuntimeProcess { process, role }))
 }
 
 fn role(argv: &[String]) -> Option<RuntimeRole> {

@@ -157,9 +157,15 @@ impl Server {
 // === impl Processes ===
 
 impl Processes {
+    /// Reading `/proc` takes long where there is much to read: whoever asks for metrics meanwhile is not kept waiting.
+    async fn read_aside() -> Self {
+        let read = tokio::task::spawn_blocking(Self::read).await;
+        read.unwrap_or_else(|error| Self::Unknown(format!("reading the processes: {error}")))
+    }
+
     fn read() -> Self {
-        match procfs::all() {
-            Ok(all) => Self::of(claims::of_root(procfs::runtime_processes(&all), procfs::is_root)),
+        match procfs::all_runtime_processes() {
+            Ok(claims) => Self::of(claims::of_root(claims, procfs::is_root)),
             Err(error) => Self::Unknown(chain(&error)),
         }
     }
@@ -215,7 +221,7 @@ impl Scene {
     /// second look.
     pub(super) async fn gather(sources: &Sources, remembered: &[Seen]) -> Self {
         let mut scene = Self {
-            processes: Processes::read(),
+            processes: Processes::read_aside().await,
             servers: vec![],
             bundles: vec![],
             binaries: BTreeSet::new(),
