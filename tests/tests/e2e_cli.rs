@@ -91,6 +91,47 @@ fn doctor_checks_everything_and_gives_a_remedy_for_each_finding() -> Result<()> 
     Ok(())
 }
 
+/// What doctor says about the probes on a machine that lacks something.
+fn probes_where(script: &str) -> Result<(String, String)> {
+    let state = tempfile::tempdir()?;
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "--propagation", "private", "sh", "-ec", script]).arg(product()?);
+    command.args(["doctor", "-o", "json", "--containerd-address", NO_SOCKET]);
+    let finished = reaper_tests::run(command.env("CGROUP_REAPER_STATE_DIR", state.path()), LIMIT)?;
+    let checks = checks(&finished)?;
+    let probes =
+        checks.iter().find(|check| text(check, "/name") == "probes").context("no line about probes")?;
+    assert!(!text(probes, "/seen").contains('\n'), "{probes}");
+    Ok((text(probes, "/seen").to_owned(), text(probes, "/state").to_owned()))
+}
+
+const WITHOUT_TRACEFS: &str =
+    "mount -t tmpfs none /sys/kernel/tracing; mount -t tmpfs none /sys/kernel/debug;";
+const WITHOUT_BTF: &str = "mount -t tmpfs none /sys/kernel/btf;";
+const WITH_TRACEFS: &str = "mount -t tracefs tracefs /sys/kernel/tracing;";
+
+#[test]
+fn doctor_names_the_level_and_why_a_better_one_does_not_work() -> Result<()> {
+    let run = "exec \"$0\" \"$@\"";
+    let (seen, state) = probes_where(&format!("{WITHOUT_TRACEFS} {run}"))?;
+    assert_eq!((seen.as_str(), state.as_str()), ("level btf: loaded, attached and checked", "ok"));
+    let (seen, state) = probes_where(&format!("{WITHOUT_BTF} {WITH_TRACEFS} {run}"))?;
+    assert_eq!(state, "warning");
+    assert!(
+        seen.starts_with("level classic: loaded, attached and checked; not btf: cannot read /sys/"),
+        "{seen}"
+    );
+    let (seen, state) = probes_where(&format!("{WITHOUT_BTF} {WITHOUT_TRACEFS} {run}"))?;
+    assert_eq!(state, "warning");
+    assert!(seen.starts_with("level poll; not btf: cannot read /sys/"), "{seen}");
+    assert!(seen.ends_with("not classic: tracefs is not mounted at /sys/kernel/tracing"), "{seen}");
+    let setpriv = "exec setpriv --bounding-set -bpf,-perfmon,-sys_admin --inh-caps -all \"$0\" \"$@\"";
+    let (seen, state) = probes_where(&format!("{WITH_TRACEFS} {setpriv}"))?;
+    assert_eq!(state, "warning");
+    assert!(seen.starts_with("level poll; not btf: ") && seen.contains("Operation not permitted"), "{seen}");
+    Ok(())
+}
+
 #[test]
 fn doctor_ends_with_7_where_there_are_no_cgroups() -> Result<()> {
     let empty = tempfile::tempdir()?;

@@ -62,15 +62,20 @@ impl Ring {
                 guard.clear_ready();
                 break;
             };
-            match Event::decode(&bytes) {
-                Ok(event) => events.push(event),
-                Err(error) => {
-                    self.undecodable.fetch_add(1, Ordering::Relaxed);
-                    tracing::error!(%error, ring = self.name, "record dropped, a resync will make up for it");
-                }
-            }
+            take(&bytes, events, &self.undecodable, self.name);
         }
         Poll::Ready(Ok(()))
+    }
+}
+
+/// What is no event is counted, said and left out.
+fn take(record: &[u8], events: &mut Vec<Event>, undecodable: &AtomicU64, ring: &'static str) {
+    match Event::decode(record) {
+        Ok(event) => events.push(event),
+        Err(error) => {
+            undecodable.fetch_add(1, Ordering::Relaxed);
+            tracing::error!(%error, ring, "record dropped, a resync will make up for it");
+        }
     }
 }
 
@@ -83,5 +88,23 @@ pub(super) fn either(
         (Poll::Ready(Err(error)), _) | (_, Poll::Ready(Err(error))) => Poll::Ready(Err(error)),
         (Poll::Pending, Poll::Pending) => Poll::Pending,
         (Poll::Ready(Ok(())), _) | (_, Poll::Ready(Ok(()))) => Poll::Ready(Ok(())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use reaper_ebpf::abi::{Kind, Record};
+    use zerocopy::IntoBytes as _;
+
+    use super::*;
+
+    #[test]
+    fn what_is_no_event_is_counted_and_the_next_one_is_taken() {
+        let (mut events, undecodable) = (vec![], AtomicU64::new(0));
+        let (unknown, known) = (Record::new(Kind(99), 1), Record::new(Kind::RMDIR, 2));
+        for record in [unknown.as_bytes(), known.as_bytes().split_at(40).0, known.as_bytes()] {
+            take(record, &mut events, &undecodable, "a ring");
+        }
+        assert_eq!((events.len(), undecodable.load(Ordering::Relaxed)), (1, 2));
     }
 }
