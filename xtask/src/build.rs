@@ -43,8 +43,17 @@ pub(crate) fn object() -> anyhow::Result<PathBuf> {
             .arg(&build),
     )?;
     let object = target.join("bpf/reaper-ebpf.o");
-    install(&build.join("bpfel-unknown-none/bpf/reaper-ebpf"), &object)?;
+    install(&stripped(&tools, &build.join("bpfel-unknown-none/bpf/reaper-ebpf"))?, &object)?;
     Ok(object)
+}
+
+/// Of the debug information only the BTF is needed; the rest is five times the size of all else, and would be in the
+/// binary and in memory. Where there is nothing to strip it with, it works as well.
+fn stripped(tools: &Tools, built: &Path) -> anyhow::Result<PathBuf> {
+    let Some(strip) = &tools.strip else { return Ok(built.to_owned()) };
+    let stripped = built.with_extension("stripped");
+    succeed(Command::new(strip).arg("--strip-debug").arg("-o").arg(&stripped).arg(built))?;
+    Ok(stripped)
 }
 
 /// Builds everything and returns the path of the product.

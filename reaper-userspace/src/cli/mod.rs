@@ -21,6 +21,8 @@ mod version;
 use clap::{Parser, Subcommand};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
+use crate::kernel::share_heap;
+
 pub use exit::Status;
 
 /// Finds container cgroups that leaked, proves it, and reaps exactly those.
@@ -82,6 +84,7 @@ pub fn main(cli: Cli) -> anyhow::Result<Status> {
     let daemon = matches!(cli.command, Command::Run(_));
     output::start_logging(cli.log_format, cli.verbose, daemon);
     raise_open_files();
+    share_heap();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         match cli.command {

@@ -240,7 +240,7 @@ impl Service {
                         if first {
                             self.manager.ready();
                         }
-                        if trigger == ResyncTrigger::Periodic {
+                        if trigger != ResyncTrigger::Event {
                             // What the look needed has been dropped by now.
                             return_memory();
                         }

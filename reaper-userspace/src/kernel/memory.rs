@@ -10,3 +10,15 @@ pub fn return_memory() {
         nix::libc::malloc_trim(0);
     }
 }
+
+/// One heap for all threads. glibc would give each thread its own, which keeps what that thread has freed; ours have
+/// little to do and never at the same time. Before the first other thread.
+pub fn share_heap() {
+    #[cfg(target_env = "gnu")]
+    #[expect(unsafe_code, reason = "the C library's own switch, which nothing safe offers")]
+    // SAFETY: takes two numbers and locks what it touches; any thread may call it at any time (mallopt(3)). An
+    // unknown parameter is answered with 0, which changes nothing.
+    unsafe {
+        nix::libc::mallopt(nix::libc::M_ARENA_MAX, 1);
+    }
+}

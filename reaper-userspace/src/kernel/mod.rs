@@ -12,7 +12,7 @@ mod read;
 mod wait;
 
 pub use membership::{Membership, MembershipError, parse_memberships};
-pub use memory::return_memory;
+pub use memory::{return_memory, share_heap};
 pub use mountinfo::{MountEntry, MountinfoError, parse_mountinfo};
 pub use pidfd::pidfd_number;
 pub use read::{ReadError, chain, read_at, read_path, read_prefix_at};

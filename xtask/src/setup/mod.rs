@@ -24,10 +24,12 @@ pub(crate) struct Tools {
     pub(crate) rustc: PathBuf,
     /// A bpf-linker that reads this compiler's bitcode.
     pub(crate) linker: PathBuf,
+    /// `llvm-strip`, if LLVM brought one.
+    pub(crate) strip: Option<PathBuf>,
 }
 
 pub(crate) fn run() -> anyhow::Result<()> {
-    let Tools { cargo, rustc, linker } = ensure()?;
+    let Tools { cargo, rustc, linker, strip: _ } = ensure()?;
     say(&format!("ready: {}, {}, {}", cargo.display(), rustc.display(), linker.display()));
     Ok(())
 }
@@ -40,9 +42,9 @@ pub(crate) fn ensure() -> anyhow::Result<Tools> {
     }
     debian::install(&missing)?;
     let found = toolchain::find().context("the packages are installed, but there is no usable compiler")?;
-    let linker = linker(&found)?;
+    let (linker, strip) = (linker(&found)?, found.strip());
     let Toolchain { cargo, rustc, .. } = found;
-    Ok(Tools { cargo, rustc, linker })
+    Ok(Tools { cargo, rustc, linker, strip })
 }
 
 /// Makes sure that these programs are there, given as (package, program).

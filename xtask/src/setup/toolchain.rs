@@ -105,6 +105,11 @@ impl Toolchain {
         self.installed_linker()?.context("cargo install has left no bpf-linker")
     }
 
+    /// Takes debug information out of objects of any target.
+    pub(super) fn strip(&self) -> Option<PathBuf> {
+        Some(self.llvm_prefix().join("bin/llvm-strip")).filter(|strip| strip.is_file())
+    }
+
     /// Debian's place for this LLVM.
     fn llvm_prefix(&self) -> PathBuf {
         PathBuf::from(format!("/usr/lib/llvm-{}", self.llvm))
