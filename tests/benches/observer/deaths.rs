@@ -12,12 +12,13 @@ use reaper_userspace::procfs;
 use tokio::time::timeout;
 
 use crate::place::Place;
-use crate::stage::{Lags, Make, Storm, probe};
+use crate::stage::{Lags, Make, Storm, exact, probe};
+use crate::summary::Summary;
 
 /// Longest silence in the middle of a storm.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-pub(crate) async fn run(count: u64) -> Result<()> {
+pub(crate) async fn run(count: u64, summary: &mut Summary) -> Result<()> {
     let place = Place::new("deaths")?;
     let (mut probe, mut rings) = probe()?;
     probe.track(place.cgroup()?)?;
@@ -61,6 +62,8 @@ pub(crate) async fn run(count: u64) -> Result<()> {
         lost.total(),
         lags.show("from the kernel's stamp to the reader during it")
     );
+    summary.judge(format!("events lost of {count} births and deaths"), exact(lost.total()), "", 0.0);
+    summary.tell("kernel to reader during them, p99", lags.rank(990), "us");
     ensure!(lost.total() == 0, "lost: {lost:?}");
     ensure!((born, died) == (count, count), "births and deaths");
     storm.end()?;

@@ -7,10 +7,11 @@ use tokio::time::timeout;
 
 use crate::place::Place;
 use crate::stage::{Lags, probe};
+use crate::summary::Summary;
 
 const ROUNDS: usize = 1_000;
 
-pub(crate) async fn run() -> Result<()> {
+pub(crate) async fn run(summary: &mut Summary) -> Result<()> {
     let place = Place::new("lag")?;
     let (mut probe, mut rings) = probe()?;
     probe.track(place.cgroup()?)?;
@@ -34,5 +35,7 @@ pub(crate) async fn run() -> Result<()> {
     }
     drop(maker.join().map_err(|_panic| anyhow::anyhow!("the maker panicked"))??);
     println!("{}", lags.show("from the kernel's stamp to the reader, one cgroup a millisecond"));
+    summary.tell("kernel to reader, one cgroup a millisecond, p50", lags.rank(500), "us");
+    summary.tell("kernel to reader, one cgroup a millisecond, p99", lags.rank(990), "us");
     Ok(())
 }

@@ -5,16 +5,19 @@
 mod bpftrace;
 mod cost;
 mod deaths;
+mod decision;
 mod floor;
 mod lag;
 mod memory;
 mod place;
 mod slowdown;
 mod stage;
+mod summary;
 
 use std::path::PathBuf;
 
 use clap::Parser;
+use summary::Summary;
 
 /// What is measured.
 #[derive(Debug, Parser)]
@@ -25,7 +28,10 @@ struct Args {
     /// How many processes die in the watched cgroup
     #[arg(long, default_value_t = 1_000_000)]
     deaths: u64,
-    /// The product, for its memory
+    /// All figures once more as JSON, on the last line
+    #[arg(long)]
+    json: bool,
+    /// The product, for its memory and its verdicts
     #[arg(long, env = "REAPER_BINARY")]
     product: Option<PathBuf>,
     /// Given by cargo
@@ -43,6 +49,8 @@ enum Part {
     Deaths,
     /// From the kernel's stamp to the reader
     Lag,
+    /// From the kernel's stamp to the verdict
+    Decision,
     /// Resident memory of the daemon
     Memory,
 }
@@ -52,22 +60,33 @@ fn main() -> anyhow::Result<()> {
     let wanted = |part| args.only.is_none_or(|only| only == part);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let _entered = runtime.enter();
+    let mut summary = Summary::default();
     if wanted(Part::Cost) {
-        cost::run()?;
+        cost::run(&mut summary)?;
     }
     if wanted(Part::Slowdown) {
-        slowdown::run()?;
+        slowdown::run(&mut summary)?;
     }
     if wanted(Part::Lag) {
-        runtime.block_on(lag::run())?;
+        runtime.block_on(lag::run(&mut summary))?;
     }
     if wanted(Part::Deaths) {
-        runtime.block_on(deaths::run(args.deaths))?;
+        runtime.block_on(deaths::run(args.deaths, &mut summary))?;
     }
     match &args.product {
-        Some(product) if wanted(Part::Memory) => memory::run(product)?,
-        None if wanted(Part::Memory) => println!("memory: not measured, no --product"),
-        Some(_) | None => {}
+        Some(product) => {
+            if wanted(Part::Decision) {
+                runtime.block_on(decision::run(product, &mut summary))?;
+            }
+            if wanted(Part::Memory) {
+                memory::run(product, &mut summary)?;
+            }
+        }
+        None => println!("verdicts and memory: not measured, no --product"),
+    }
+    println!("{}", summary.text());
+    if args.json {
+        println!("{}", summary.json()?);
     }
     Ok(())
 }

@@ -8,9 +8,12 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 
 use crate::place::Place;
+use crate::summary::Summary;
 
 const CGROUPS: usize = 200;
 const NAMESPACE: &str = "bench";
+/// MiB.
+const TARGET: f64 = 10.0;
 
 /// A program that is ended with its value.
 struct Running(Child);
@@ -23,7 +26,7 @@ impl Drop for Running {
     }
 }
 
-pub(crate) fn run(product: &Path) -> Result<()> {
+pub(crate) fn run(product: &Path, summary: &mut Summary) -> Result<()> {
     let directory = tempfile::tempdir()?;
     let place = Place::new("memory")?;
     let mut cgroups = vec![];
@@ -42,13 +45,16 @@ pub(crate) fn run(product: &Path) -> Result<()> {
     let status = fs::read_to_string(format!("/proc/{}/status", daemon.0.id()))?;
     let tracked = tracked(&directory.path().join("state/state.json"))?;
     ensure!(tracked >= CGROUPS, "only {tracked} cgroups known to the daemon");
+    let fields = ["VmRSS:", "RssAnon:", "RssFile:", "RssShmem:", "VmHWM:"];
+    let [resident, own, binary, rings, peak] = fields.map(|field| mebibytes(&status, field));
+    let (resident, own, binary, rings, peak) = (resident?, own?, binary?, rings?, peak?);
     println!(
-        "memory of the daemon with {tracked} cgroups of as many containers: {} MiB resident, {} MiB of it anonymous, \
-         {} MiB at most since its start",
-        mebibytes(&status, "VmRSS:")?,
-        mebibytes(&status, "RssAnon:")?,
-        mebibytes(&status, "VmHWM:")?,
+        "memory of the daemon with {tracked} cgroups of as many containers: {resident:.1} MiB resident: {own:.1} MiB \
+         its own, {binary:.1} MiB of the binary and of BPF maps, {rings:.1} MiB shared; {peak:.1} MiB at most since its \
+         start"
     );
+    summary.judge(format!("resident with {tracked} cgroups"), resident, "MiB", TARGET);
+    summary.tell("  at most since the start", peak, "MiB");
     drop(daemon);
     drop(sleepers);
     drop(cgroups);
@@ -90,8 +96,8 @@ fn tracked(state: &Path) -> Result<usize> {
     Ok(state.get("seen").and_then(|seen| seen.as_array()).map_or(0, Vec::len))
 }
 
-fn mebibytes(status: &str, field: &str) -> Result<String> {
+fn mebibytes(status: &str, field: &str) -> Result<f64> {
     let line = status.lines().find_map(|line| line.strip_prefix(field)).context("no such field")?;
     let kib: u32 = line.trim().trim_end_matches(" kB").parse()?;
-    Ok(format!("{:.1}", f64::from(kib) / 1024.0))
+    Ok(f64::from(kib) / 1024.0)
 }

@@ -98,21 +98,33 @@ impl Lags {
         self.0.len()
     }
 
-    pub(crate) fn show(mut self, what: &str) -> String {
-        self.0.sort_by(f64::total_cmp);
-        let at = |share: usize| {
-            let index = self.0.len().saturating_mul(share) / 1000;
-            self.0.get(index.min(self.0.len().saturating_sub(1))).copied().unwrap_or(f64::NAN)
-        };
-        format!("{what}: p50 {:.0} us, p99 {:.0} us, p99.9 {:.0} us", at(500), at(990), at(999))
+    /// Microseconds that this many of 1,000 stay below.
+    pub(crate) fn rank(&self, share: usize) -> f64 {
+        rank(&self.0, share)
     }
+
+    pub(crate) fn show(&self, what: &str) -> String {
+        let [middle, most, nearly_all] = [500, 990, 999].map(|share| self.rank(share));
+        format!("{what}: p50 {middle:.0} us, p99 {most:.0} us, p99.9 {nearly_all:.0} us")
+    }
+}
+
+/// What this many of 1,000 stay below.
+pub(crate) fn rank(numbers: &[f64], share: usize) -> f64 {
+    let sorted = sorted(numbers);
+    let index = sorted.len().saturating_mul(share) / 1000;
+    sorted.get(index.min(sorted.len().saturating_sub(1))).copied().unwrap_or(f64::NAN)
+}
+
+pub(crate) fn sorted(numbers: &[f64]) -> Vec<f64> {
+    let mut numbers = numbers.to_vec();
+    numbers.sort_by(f64::total_cmp);
+    numbers
 }
 
 /// The middle one; of an even number the upper of the two.
 pub(crate) fn median(numbers: &[f64]) -> f64 {
-    let mut numbers = numbers.to_vec();
-    numbers.sort_by(f64::total_cmp);
-    numbers.get(numbers.len() / 2).copied().unwrap_or(f64::NAN)
+    rank(numbers, 500)
 }
 
 /// The smallest.

@@ -13,9 +13,12 @@ pub(crate) struct Args {
     /// How many processes die in the watched cgroup
     #[arg(long, default_value_t = 1_000_000)]
     deaths: u64,
-    /// Only this part: cost, slowdown, lag, deaths or memory
+    /// Only this part: cost, slowdown, lag, deaths, decision or memory
     #[arg(long)]
     only: Option<String>,
+    /// All figures once more as JSON, on the last line
+    #[arg(long)]
+    json: bool,
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
@@ -26,6 +29,9 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     bench.args(["--deaths", &args.deaths.to_string()]).arg("--product").arg(product);
     if let Some(part) = &args.only {
         bench.args(["--only", part]);
+    }
+    if args.json {
+        bench.arg("--json");
     }
     succeed(bench.env("REAPER_BPF_OBJECT", object))
 }
