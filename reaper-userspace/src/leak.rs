@@ -42,6 +42,10 @@ words! {
         Empty = "cgroup.empty",
         /// A bundle whose rootfs is still mounted although shim, task and cgroup are gone.
         BundleDead = "bundle.dead",
+        /// A container's scope that failed and stays loaded, although nothing of the container is left to run.
+        UnitFailed = "unit.failed",
+        /// A live container outside of the cgroup that its bundle names, and so without its limits. Reported only.
+        Misplaced = "container.misplaced",
     }
 }
 
@@ -54,6 +58,8 @@ words! {
         DeleteFailed = "delete_failed",
         /// The shim is gone and nobody else knows the container.
         ShimDead = "shim_dead",
+        /// A scope of that name was there already, and the runtime went on without one.
+        UnitExists = "unit_exists",
         /// The evidence does not say.
         Unknown = "unknown",
     }
@@ -170,6 +176,8 @@ words! {
         Cgroupfs = "cgroupfs",
         /// `/proc`.
         Procfs = "procfs",
+        /// Answers of systemd.
+        Systemd = "systemd",
         /// Our own earlier looks.
         Inventory = "inventory",
         /// Events of the kernel, from the probes.
@@ -193,7 +201,7 @@ impl LeakKind {
     pub const fn has_processes(self) -> bool {
         match self {
             Self::HalfCreated | Self::Orphaned => true,
-            Self::Empty | Self::BundleDead => false,
+            Self::Empty | Self::BundleDead | Self::UnitFailed | Self::Misplaced => false,
         }
     }
 }

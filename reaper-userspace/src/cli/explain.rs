@@ -10,6 +10,7 @@ use super::options::{Judgement, Node};
 use super::output::{Format, print, print_json, table};
 use super::scan::two_looks;
 use crate::daemon::engine::{Judged, Round};
+use crate::fact::Subject as _;
 use crate::plan::{ReapPlan, Step};
 use crate::survey::LiveContainer;
 use crate::verdict::{Judge, Verdict};
@@ -33,13 +34,18 @@ pub(super) async fn run(args: Args) -> anyhow::Result<Status> {
     let watch = args.judgement.watch(&policy);
     let mut engine = args.node.engine(policy)?;
     let round = two_looks(&mut engine, watch).await;
-    if let Some(live) = listed(&round, &args.id) {
+    let misplaced = round.misplaced.iter().any(|judged| find::names(judged.sighting.container(), &args.id));
+    if let Some(live) = listed(&round, &args.id)
+        && !misplaced
+    {
         show_live(live, args.output)?;
         return Ok(Status::Success);
     }
     match find::judged(&round, &args.id)? {
         Found::Container(judged) => show(judged, args.output)?,
         Found::Bundle(judged) => show(judged, args.output)?,
+        Found::Unit(judged) => show(judged, args.output)?,
+        Found::Misplaced(judged) => show(judged, args.output)?,
     }
     Ok(Status::Success)
 }
@@ -132,6 +138,7 @@ fn plan<S: Shown>(judged: &Judged<S>) -> String {
             // v2 has no name in `/proc/PID/cgroup`.
             Step::Remove { target } => target.place(),
             Step::Unmount { mount } => mount.target.to_string_lossy().escape_debug().to_string(),
+            Step::ResetUnit { unit, .. } => unit.to_string(),
         };
         text.push_str(&format!("  {number:>2} {:<6} {object}\n", step.op()));
     }

@@ -1,7 +1,7 @@
 //! Which container a person means.
 
 use crate::daemon::engine::{Judged, Round};
-use crate::fact::{BundleSighting, Subject};
+use crate::fact::{BundleSighting, MisplacedSighting, Subject, UnitSighting};
 use crate::ident::{ContainerKey, LeakId};
 
 /// Least characters of a container id that name it.
@@ -14,6 +14,10 @@ pub(super) enum Found<'a> {
     Container(&'a Judged),
     /// A bundle.
     Bundle(&'a Judged<BundleSighting>),
+    /// A failed scope.
+    Unit(&'a Judged<UnitSighting>),
+    /// A live container outside of its cgroup.
+    Misplaced(&'a Judged<MisplacedSighting>),
 }
 
 // === impl Found ===
@@ -21,13 +25,16 @@ pub(super) enum Found<'a> {
 impl<'a> Found<'a> {
     /// Everything of a round.
     pub(super) fn all(round: &'a Round) -> impl Iterator<Item = Self> {
-        round.judged.iter().map(Self::Container).chain(round.bundles.iter().map(Self::Bundle))
+        let leaks = round.judged.iter().map(Self::Container).chain(round.bundles.iter().map(Self::Bundle));
+        leaks.chain(round.units.iter().map(Self::Unit)).chain(round.misplaced.iter().map(Self::Misplaced))
     }
 
     const fn id(self) -> &'a LeakId {
         match self {
             Self::Container(judged) => &judged.id,
             Self::Bundle(judged) => &judged.id,
+            Self::Unit(judged) => &judged.id,
+            Self::Misplaced(judged) => &judged.id,
         }
     }
 
@@ -35,6 +42,8 @@ impl<'a> Found<'a> {
         match self {
             Self::Container(judged) => judged.sighting.container(),
             Self::Bundle(judged) => judged.sighting.container(),
+            Self::Unit(judged) => judged.sighting.container(),
+            Self::Misplaced(judged) => judged.sighting.container(),
         }
     }
 
@@ -42,6 +51,8 @@ impl<'a> Found<'a> {
         match self {
             Self::Container(judged) => means(judged, word),
             Self::Bundle(judged) => means(judged, word),
+            Self::Unit(judged) => means(judged, word),
+            Self::Misplaced(judged) => means(judged, word),
         }
     }
 }

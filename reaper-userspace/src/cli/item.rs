@@ -7,7 +7,9 @@ use serde::Serialize;
 use crate::daemon::clock;
 use crate::daemon::engine::{Judged, Round};
 use crate::daemon::holds::{Hold, Holds};
-use crate::fact::{BundleSighting, ProcessState, Sighting, Subject, TaskStatus};
+use crate::fact::{
+    BundleSighting, MisplacedSighting, ProcessState, Sighting, Subject, TaskStatus, UnitSighting,
+};
 use crate::ident::{CgroupPath, CgroupRef, LeakId};
 use crate::leak::{Cause, Guard, HoldKind, LeakKind, LeakState};
 use crate::plan::{ReapPlan, Reapable};
@@ -177,7 +179,8 @@ impl Item {
     /// Every leak of a round.
     pub(super) fn all(round: &Round) -> Vec<Self> {
         let containers = round.judged.iter().filter_map(Self::of);
-        containers.chain(round.bundles.iter().filter_map(Self::of)).collect()
+        let others = round.bundles.iter().filter_map(Self::of).chain(round.units.iter().filter_map(Self::of));
+        containers.chain(others).chain(round.misplaced.iter().filter_map(Self::of)).collect()
     }
 
     /// `None` for what is in use.
@@ -257,6 +260,31 @@ impl Shown for Sighting {
 impl Shown for BundleSighting {
     fn head(&self) -> String {
         format!("bundle {}   container {}", self.place(), self.bundle.key)
+    }
+}
+
+// === impl UnitSighting ===
+
+impl Shown for UnitSighting {
+    fn head(&self) -> String {
+        format!("unit {}   container {}", self.unit.name, self.container)
+    }
+
+    fn target(&self) -> Target {
+        Target { unit: Some(self.unit.name.to_string()), ..Target::of(self) }
+    }
+}
+
+// === impl MisplacedSighting ===
+
+impl Shown for MisplacedSighting {
+    fn head(&self) -> String {
+        format!("container {}   named {}   runs in {}", self.container, self.named, self.place())
+    }
+
+    fn target(&self) -> Target {
+        let name = self.named.name().map(|name| name.to_string_lossy().into_owned());
+        Target { unit: name.filter(|name| is_scope(name)), ..Target::of(self) }
     }
 }
 

@@ -18,7 +18,7 @@ use crate::daemon::brakes::Braking;
 use crate::daemon::engine::{Engine, Judged, Round, Seek};
 use crate::daemon::holds::{Hold, Holds};
 use crate::daemon::{clock, journal, recovery, who};
-use crate::fact::{BundleSighting, Subject};
+use crate::fact::{BundleSighting, Subject, UnitSighting};
 use crate::ident::LeakId;
 use crate::leak::{Guard, HoldKind, LeakKind, Outcome};
 use crate::plan::{ReapPlan, Refusal, Standing, Step, permit};
@@ -68,6 +68,7 @@ pub(super) async fn run(args: Args) -> anyhow::Result<Status> {
     }
     hand.reap(chosen.containers).await?;
     hand.reap(chosen.bundles).await?;
+    hand.reap(chosen.units).await?;
     Ok(hand.status)
 }
 
@@ -87,6 +88,7 @@ fn standing(args: &Args, engine: &Engine, round: &Round) -> Standing {
 struct Chosen {
     containers: Vec<LeakProof>,
     bundles: Vec<LeakProof<BundleSighting>>,
+    units: Vec<LeakProof<UnitSighting>>,
     /// Something that was named is no proven leak.
     refused: bool,
 }
@@ -109,6 +111,11 @@ fn chosen(args: &Args, round: &Round) -> anyhow::Result<Chosen> {
                 chosen.refused |= refuse(args, &judged.id, &judged.verdict)?;
                 chosen.bundles.extend(proof(args, judged));
             }
+            Found::Unit(judged) => {
+                chosen.refused |= refuse(args, &judged.id, &judged.verdict)?;
+                chosen.units.extend(proof(args, judged));
+            }
+            Found::Misplaced(judged) => chosen.refused |= refuse(args, &judged.id, &judged.verdict)?,
         }
     }
     Ok(chosen)

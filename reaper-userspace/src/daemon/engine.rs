@@ -13,9 +13,9 @@ pub use super::judge::Judged;
 use super::memory::Memory;
 use super::trace::{Recorder, Scope, Setting};
 use crate::cgroupfs::Layout;
-use crate::fact::{BundleSighting, EndedCommand, Ownership, Seen, Sighting};
+use crate::fact::{BundleSighting, EndedCommand, MisplacedSighting, Ownership, Seen, Sighting, UnitSighting};
 use crate::ident::{ContainerKey, LeakId, Lookup};
-use crate::inventory::{BundleIdentity, Inventory};
+use crate::inventory::{BundleIdentity, Inventory, MisplacedIdentity, UnitIdentity};
 use crate::kernel::chain;
 use crate::leak::Guard;
 use crate::policy::{Census, Policy};
@@ -44,6 +44,10 @@ pub struct Round {
     pub judged: Vec<Judged>,
     /// Bundles with mounts and without a cgroup, judged, in order of containers.
     pub bundles: Vec<Judged<BundleSighting>>,
+    /// Failed scopes, judged.
+    pub units: Vec<Judged<UnitSighting>>,
+    /// Live containers outside of their cgroups, in order.
+    pub misplaced: Vec<Judged<MisplacedSighting>>,
     /// The rest of the look.
     pub look: survey::Look,
     /// Containers known before that have no cgroup any more.
@@ -56,20 +60,27 @@ impl Round {
     /// The short names of everything that was judged.
     pub fn ids(&self) -> BTreeSet<&LeakId> {
         let containers = self.judged.iter().map(|judged| &judged.id);
-        containers.chain(self.bundles.iter().map(|judged| &judged.id)).collect()
+        let others =
+            self.bundles.iter().map(|judged| &judged.id).chain(self.units.iter().map(|judged| &judged.id));
+        containers.chain(others).chain(self.misplaced.iter().map(|judged| &judged.id)).collect()
     }
 
     /// When time alone would change a verdict.
     pub fn ready_at(&self) -> Option<BootTime> {
         let containers = self.judged.iter().filter_map(|judged| judged.verdict.ready_at());
-        containers.chain(self.bundles.iter().filter_map(|judged| judged.verdict.ready_at())).min()
+        let bundles = self.bundles.iter().filter_map(|judged| judged.verdict.ready_at());
+        containers
+            .chain(bundles)
+            .chain(self.units.iter().filter_map(|judged| judged.verdict.ready_at()))
+            .min()
     }
 
     /// How many leaks are proven.
     pub fn confirmed(&self) -> usize {
         let containers = self.judged.iter().filter(|judged| judged.proof().is_some()).count();
         let bundles = self.bundles.iter().filter(|judged| judged.proof().is_some()).count();
-        containers.saturating_add(bundles)
+        let units = self.units.iter().filter(|judged| judged.proof().is_some()).count();
+        containers.saturating_add(bundles).saturating_add(units)
     }
 }
 
@@ -81,6 +92,8 @@ pub struct Engine {
     boot: String,
     inventory: Inventory,
     bundles: Inventory<BundleIdentity>,
+    units: Inventory<UnitIdentity>,
+    misplaced: Inventory<MisplacedIdentity>,
     seen: Vec<Seen>,
     recorder: Option<Recorder>,
     creates: Creates,
@@ -110,8 +123,9 @@ impl Round {
 impl Engine {
     /// Begins with what was remembered.
     pub fn new(survey: Survey, policy: Policy, memory: Memory) -> Self {
-        let Memory { boot, seen, inventory, creates, bundles } = memory;
-        Self { survey, policy, boot, inventory, bundles, seen, creates, recorder: None }
+        let Memory { boot, seen, inventory, creates, bundles, units } = memory;
+        let misplaced = Inventory::default();
+        Self { survey, policy, boot, inventory, bundles, units, misplaced, seen, creates, recorder: None }
     }
 
     /// Records every look from now on.
@@ -148,7 +162,8 @@ impl Engine {
     /// What to keep for the next run.
     pub fn memory(&self) -> Memory {
         let (seen, inventory, creates) = (self.seen.clone(), self.inventory.clone(), self.creates.clone());
-        Memory { boot: self.boot.clone(), seen, inventory, creates, bundles: self.bundles.clone() }
+        let (bundles, units) = (self.bundles.clone(), self.units.clone());
+        Memory { boot: self.boot.clone(), seen, inventory, creates, bundles, units }
     }
 
     /// Takes note of a runtime's command that was seen to end.
@@ -163,12 +178,17 @@ impl Engine {
         self.seen = std::mem::take(&mut look.seen);
         let sightings =
             std::mem::take(&mut look.sightings).into_iter().map(|sighting| self.informed(sighting)).collect();
-        let bundles = std::mem::take(&mut look.bundles);
+        let (bundles, units) = (std::mem::take(&mut look.bundles), std::mem::take(&mut look.units));
+        let misplaced = std::mem::take(&mut look.misplaced);
         let judged = self.judge_all(sightings, freshness);
         let bundles = self.judge_all(bundles, freshness);
         let gone = self.forget(&judged);
         self.forget(&bundles);
-        Round { at, judged, bundles, look, gone }
+        let units = self.judge_all(units, freshness);
+        self.forget(&units);
+        let misplaced = self.judge_all(misplaced, freshness);
+        self.forget(&misplaced);
+        Round { at, judged, bundles, units, misplaced, look, gone }
     }
 
     /// Looks at one subject again, directly before an act.
@@ -244,5 +264,26 @@ impl Seek for BundleSighting {
 
     fn ages(engine: &mut Engine) -> &mut Inventory<BundleIdentity> {
         &mut engine.bundles
+    }
+}
+
+impl Seek for UnitSighting {
+    async fn seek(engine: &Engine, container: &ContainerKey) -> Lookup<Self> {
+        engine.survey.look_at_unit(container, &engine.seen).await
+    }
+
+    fn ages(engine: &mut Engine) -> &mut Inventory<UnitIdentity> {
+        &mut engine.units
+    }
+}
+
+impl Seek for MisplacedSighting {
+    /// Nothing is done about it, so nobody looks again before anything.
+    async fn seek(_engine: &Engine, container: &ContainerKey) -> Lookup<Self> {
+        Lookup::Unavailable(format!("{container} lives and is reported only"))
+    }
+
+    fn ages(engine: &mut Engine) -> &mut Inventory<MisplacedIdentity> {
+        &mut engine.misplaced
     }
 }

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::creates::Creates;
 use crate::fact::Seen;
-use crate::inventory::{BundleIdentity, Inventory};
+use crate::inventory::{BundleIdentity, Inventory, UnitIdentity};
 use crate::kernel::{ReadError, read_path};
 use crate::state;
 
@@ -34,6 +34,9 @@ pub struct Memory {
     /// Histories of bundles.
     #[serde(default)]
     pub bundles: Inventory<BundleIdentity>,
+    /// Histories of failed scopes.
+    #[serde(default)]
+    pub units: Inventory<UnitIdentity>,
 }
 
 /// Why the state could not be kept or read.

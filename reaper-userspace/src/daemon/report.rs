@@ -34,6 +34,10 @@ pub(super) fn log_change<S: Subject>(judged: &Judged<S>, state: (LeakKind, LeakS
         Verdict::Held { vetoes, .. } => reasons(vetoes),
         Verdict::Live(_) | Verdict::Leaked(_) => String::new(),
     };
+    if state.0 == LeakKind::Misplaced {
+        tracing::warn!(leak = %id, container.id = %container, path = %place, kind = %state.0, reasons, "runs outside of its cgroup");
+        return;
+    }
     tracing::info!(leak = %id, container.id = %container, path = %place, kind = %state.0, reasons, "{}", state.1);
 }
 
@@ -112,7 +116,8 @@ fn count_answers(metrics: &Metrics, round: &Round) {
     }
     let containers = round.judged.iter().map(|one| (one.sighting.runtimes(), one.sighting.shims()));
     let bundles = round.bundles.iter().map(|one| (one.sighting.runtimes(), one.sighting.shims()));
-    for (runtimes, shims) in containers.chain(bundles) {
+    let units = round.units.iter().map(|one| (one.sighting.runtimes(), one.sighting.shims()));
+    for (runtimes, shims) in containers.chain(bundles).chain(units) {
         for answer in runtimes {
             count(RuntimeMethod::TasksGet, answer.task.unavailable().is_none());
             count(RuntimeMethod::ContainersGet, answer.record.unavailable().is_none());

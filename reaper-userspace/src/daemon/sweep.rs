@@ -137,15 +137,20 @@ impl Reaping {
         self.ledger.retry(engine);
         self.note_changes(&round.judged, hinted);
         self.note_changes(&round.bundles, hinted);
+        self.note_changes(&round.units, hinted);
+        self.note_changes(&round.misplaced, hinted);
         self.forget(round);
         let (containers, bundles) = (self.due_proofs(&round.judged), self.due_proofs(&round.bundles));
-        let due = containers.len().saturating_add(bundles.len());
+        let units = self.due_proofs(&round.units);
+        let due = containers.len().saturating_add(bundles.len()).saturating_add(units.len());
         let braking = self.brake(engine.policy(), round, due);
         let standing = self.standing(&braking, 0);
         let acts = self.reap(engine, hints, containers, &standing).await;
         // A bundle is dead only when its cgroup is gone, so these are others.
         let standing = self.standing(&braking, acts);
-        acts.saturating_add(self.reap(engine, hints, bundles, &standing).await)
+        let acts = acts.saturating_add(self.reap(engine, hints, bundles, &standing).await);
+        let standing = self.standing(&braking, acts);
+        acts.saturating_add(self.reap(engine, hints, units, &standing).await)
     }
 
     async fn reap<S: Seek + Reap>(

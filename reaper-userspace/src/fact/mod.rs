@@ -6,6 +6,7 @@
 mod bundle;
 mod cgroup;
 mod container;
+mod misplaced;
 mod process;
 mod runtime;
 #[cfg(test)]
@@ -16,10 +17,11 @@ mod unit;
 pub use bundle::BundleSighting;
 pub use cgroup::{CgroupNode, CgroupTree, Controllers, Freeze};
 pub use container::{Provenance, Seen, Sighting};
+pub use misplaced::{MisplacedSighting, Placement};
 pub use process::{FileId, ProcessFact, ProcessState, RuntimeProcess, RuntimeRole};
 pub use runtime::{
     BundleFact, ContainerRecord, CreateProgress, EndedCommand, Invocation, MountFact, Ownership, ProcessEnd,
     RuncState, RuntimeAnswer, RuntimeChoice, ServerFact, ShimAnswer, TaskStatus,
 };
 pub use subject::Subject;
-pub use unit::{ActiveState, UnitFact};
+pub use unit::{ActiveState, UnitFact, UnitSighting};

@@ -3,13 +3,14 @@
 use std::path::PathBuf;
 
 use super::{
-    BundleFact, BundleSighting, CgroupNode, CgroupTree, Controllers, CreateProgress, EndedCommand, FileId,
-    Freeze, Invocation, MountFact, Ownership, ProcessEnd, ProcessFact, ProcessState, Provenance, RuncState,
-    RuntimeAnswer, RuntimeProcess, RuntimeRole, ServerFact, ShimAnswer, Sighting, TaskStatus,
+    ActiveState, BundleFact, BundleSighting, CgroupNode, CgroupTree, Controllers, CreateProgress,
+    EndedCommand, FileId, Freeze, Invocation, MisplacedSighting, MountFact, Ownership, Placement, ProcessEnd,
+    ProcessFact, ProcessState, Provenance, RuncState, RuntimeAnswer, RuntimeProcess, RuntimeRole, ServerFact,
+    ShimAnswer, Sighting, TaskStatus, UnitFact, UnitSighting,
 };
 use crate::ident::{
-    CgroupId, CgroupPath, CgroupRef, ContainerId, ContainerKey, Hierarchy, Lookup, Namespace, ProcessKey,
-    StartTicks, Tgid,
+    CgroupId, CgroupPath, CgroupRef, ContainerId, ContainerKey, Hierarchy, InvocationId, Lookup, Namespace,
+    ProcessKey, StartTicks, Tgid, UnitName,
 };
 use crate::time::BootTime;
 
@@ -202,5 +203,40 @@ pub(crate) fn dead_bundle() -> BundleSighting {
         shims: vec![],
         listener: Lookup::NotFound,
         in_flight: vec![],
+    }
+}
+
+/// A scope that ran into its time limit, of a container that nobody has any more.
+pub(crate) fn failed_unit() -> UnitSighting {
+    let unit = UnitFact {
+        name: UnitName::try_from("cri-containerd-3f0c9a1be2d4.scope".to_owned()).unwrap(),
+        container: container().id,
+        state: ActiveState::Failed,
+        result: "timeout".to_owned(),
+        invocation: InvocationId::from_bytes(&[7; 16]).unwrap(),
+        cgroup: Some(path()),
+        has_job: false,
+    };
+    UnitSighting {
+        unit,
+        container: container(),
+        populated: Lookup::Found(false),
+        unreadable: vec![],
+        runtimes: vec![answer()],
+        shims: vec![],
+        namesakes: vec![],
+        in_flight: vec![],
+    }
+}
+
+/// A container in containerd's own cgroup.
+pub(crate) fn misplaced() -> MisplacedSighting {
+    let service = CgroupPath::try_from("/system.slice/containerd.service").unwrap();
+    MisplacedSighting {
+        container: container(),
+        bundle: bundle().path,
+        named: path(),
+        init: key(91_240, 81_000),
+        placements: vec![Placement { hierarchy: "v2".to_owned(), path: service, own: false }],
     }
 }

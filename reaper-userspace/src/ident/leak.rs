@@ -7,7 +7,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-use super::{CgroupPath, ContainerKey};
+use super::{CgroupPath, ContainerKey, UnitName};
 
 /// A short name such as `cg-5f0c9a1be2`: the same for the same container and path, whoever computes it,
 /// so that `scan`, `explain`, `reap` and the audit log of different processes agree.
@@ -26,6 +26,16 @@ impl LeakId {
     /// The name of a container's bundle.
     pub fn of_bundle(container: &ContainerKey, bundle: &Path) -> Self {
         Self::hashed("bu", container, bundle)
+    }
+
+    /// The name of a container's failed scope.
+    pub fn of_unit(container: &ContainerKey, unit: &UnitName) -> Self {
+        Self::hashed("un", container, Path::new(unit.as_str()))
+    }
+
+    /// The name of a container that is not in its cgroup.
+    pub fn of_misplaced(container: &ContainerKey, named: &CgroupPath) -> Self {
+        Self::hashed("mp", container, named.as_path())
     }
 
     fn hashed(kind: &str, container: &ContainerKey, path: &Path) -> Self {

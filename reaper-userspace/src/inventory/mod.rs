@@ -12,6 +12,7 @@ mod bundle;
 mod identity;
 #[cfg(test)]
 mod tests;
+mod unit;
 
 use std::collections::BTreeMap;
 
@@ -19,6 +20,7 @@ use serde::{Deserialize, Serialize};
 
 pub use bundle::BundleIdentity;
 pub use identity::Identity;
+pub use unit::{MisplacedIdentity, UnitIdentity};
 
 use crate::fact::Subject;
 use crate::ident::ContainerKey;

@@ -186,6 +186,8 @@ labels! {
         Rmdir = "rmdir",
         /// Unmount a rootfs.
         Umount = "umount",
+        /// Make systemd forget a failed scope.
+        ResetUnit = "reset_unit",
     }
 }
 

@@ -13,8 +13,10 @@ mod tests;
 
 use serde::Serialize;
 
-use crate::fact::{BundleSighting, Controllers, MountFact, Sighting, Subject};
-use crate::ident::{CgroupPath, CgroupRef, LeakId};
+use crate::fact::{
+    BundleSighting, Controllers, MisplacedSighting, MountFact, Sighting, Subject, UnitFact, UnitSighting,
+};
+use crate::ident::{CgroupPath, CgroupRef, InvocationId, LeakId, UnitName};
 use crate::leak::Guard;
 use crate::policy::{Budget, Mode, Policy};
 use crate::verdict::{LeakProof, Veto};
@@ -53,6 +55,13 @@ pub enum Step {
     Unmount {
         /// One mount.
         mount: MountFact,
+    },
+    /// Make systemd forget that a scope failed.
+    ResetUnit {
+        /// Its name.
+        unit: UnitName,
+        /// Which run of it.
+        invocation: InvocationId,
     },
 }
 
@@ -152,6 +161,7 @@ impl Step {
             Self::Kill { .. } => "kill",
             Self::Remove { .. } => "rmdir",
             Self::Unmount { .. } => "umount",
+            Self::ResetUnit { .. } => "reset_unit",
         }
     }
 }
@@ -208,6 +218,24 @@ impl Reapable for BundleSighting {
     /// The directory stays: containerd's next start removes it, in about ten milliseconds, once nothing is mounted.
     fn steps(proof: &LeakProof<Self>) -> Vec<Step> {
         unmounts(proof.sighting().mounts.found()).collect()
+    }
+}
+
+// === impl UnitSighting ===
+
+impl Reapable for UnitSighting {
+    fn steps(proof: &LeakProof<Self>) -> Vec<Step> {
+        let UnitFact { name, invocation, .. } = &proof.sighting().unit;
+        vec![Step::ResetUnit { unit: name.clone(), invocation: *invocation }]
+    }
+}
+
+// === impl MisplacedSighting ===
+
+impl Reapable for MisplacedSighting {
+    /// It lives.
+    fn steps(_proof: &LeakProof<Self>) -> Vec<Step> {
+        vec![]
     }
 }
 

@@ -107,7 +107,7 @@ fn processes_die_before_directories_go_before_mounts_innermost_first() {
         .iter()
         .filter_map(|step| match step {
             Step::Unmount { mount } => Some(mount.mount_id),
-            Step::Kill { .. } | Step::Remove { .. } => None,
+            Step::Kill { .. } | Step::Remove { .. } | Step::ResetUnit { .. } => None,
         })
         .collect();
     assert_eq!(unmounted, [2, 1]);

@@ -1,4 +1,4 @@
-//! Carries out a reap plan: the only module that signals, writes to cgroupfs, removes and unmounts.
+//! Carries out a reap plan: the only module that signals, writes to cgroupfs, removes, unmounts and resets units.
 //!
 //! `Armed::open(plan)` holds every cgroup of the plan by identity; `fire(fresh proof, intent)` demands a proof made
 //! after that and the token of a durable intent, then interprets the steps. It decides nothing about what leaked.
@@ -20,6 +20,7 @@ mod members;
 mod outcome;
 mod rehearse;
 mod remove;
+mod unit;
 mod unmount;
 
 use std::collections::BTreeSet;
@@ -261,6 +262,7 @@ impl Run<'_> {
             Step::Kill { targets } => self.kill(targets),
             Step::Remove { target } => self.remove(target),
             Step::Unmount { mount } => self.unmount(mount),
+            Step::ResetUnit { .. } => Err("a cgroup has no unit to reset".to_owned()),
         };
         let took = (self.timing.now)().since(started);
         self.report.steps.push(StepReport::done(step, took, result));
@@ -306,7 +308,7 @@ impl Run<'_> {
             .iter()
             .filter_map(|step| match step {
                 Step::Remove { target } => Some(target),
-                Step::Kill { .. } | Step::Unmount { .. } => None,
+                Step::Kill { .. } | Step::Unmount { .. } | Step::ResetUnit { .. } => None,
             })
             .filter(|target| still_there(target, &self.layout))
             .map(Target::place)

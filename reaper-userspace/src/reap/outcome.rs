@@ -74,6 +74,7 @@ fn object_of(step: &Step) -> String {
         Step::Kill { targets } => targets.first().map_or_else(String::new, |target| target.path.to_string()),
         Step::Remove { target } => target.place(),
         Step::Unmount { mount } => mount.target.display().to_string(),
+        Step::ResetUnit { unit, .. } => unit.to_string(),
     }
 }
 
@@ -87,7 +88,7 @@ impl Report {
         }
         match step {
             Step::Unmount { .. } if !self.escaped.is_empty() => Some("a process that left may use it"),
-            Step::Kill { .. } | Step::Remove { .. } | Step::Unmount { .. } => {
+            Step::Kill { .. } | Step::Remove { .. } | Step::Unmount { .. } | Step::ResetUnit { .. } => {
                 self.taken_over.then_some("somebody uses the name again")
             }
         }

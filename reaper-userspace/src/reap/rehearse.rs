@@ -34,7 +34,7 @@ impl Armed {
             let result = match step {
                 Step::Kill { targets } => self.members(targets, fresh, &mut rehearsal.members),
                 Step::Remove { target } => self.removable(target),
-                Step::Unmount { .. } => known(step, fresh.sighting().mounts.found()),
+                Step::Unmount { .. } | Step::ResetUnit { .. } => known(step, fresh.sighting().mounts.found()),
             };
             let took = (timing.now)().since(started);
             rehearsal.steps.push(StepReport::done(step, took, result));
@@ -76,6 +76,6 @@ pub(super) fn known(step: &Step, mounts: Option<&Vec<MountFact>>) -> Result<(), 
         Step::Unmount { mount } if !mounts.is_some_and(|mounts| mounts.contains(mount)) => {
             Err("the last look did not find it".to_owned())
         }
-        Step::Unmount { .. } | Step::Kill { .. } | Step::Remove { .. } => Ok(()),
+        Step::Unmount { .. } | Step::Kill { .. } | Step::Remove { .. } | Step::ResetUnit { .. } => Ok(()),
     }
 }

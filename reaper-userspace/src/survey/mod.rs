@@ -15,8 +15,10 @@ mod bundles;
 mod candidates;
 mod claims;
 mod examine;
+mod placement;
 mod relatives;
 mod scene;
+mod units;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -27,8 +29,9 @@ pub use absence::NotStopped;
 pub use scene::{Expected, Sources};
 
 use crate::cgroupfs::{CgroupDir, CgroupfsError, Layout};
-use crate::fact::{BundleSighting, Provenance, Seen, Sighting, TaskStatus};
+use crate::fact::{BundleSighting, MisplacedSighting, Provenance, Seen, Sighting, TaskStatus, UnitSighting};
 use crate::ident::{CgroupRef, ContainerKey, Lookup, ProcessKey};
+use crate::systemd;
 use candidates::Candidate;
 use scene::Scene;
 
@@ -50,6 +53,10 @@ pub struct Look {
     pub sightings: Vec<Sighting>,
     /// Bundles with mounts whose containers have no cgroup and are not listed, in order.
     pub bundles: Vec<BundleSighting>,
+    /// Scopes of containers that failed and stay loaded.
+    pub units: Vec<UnitSighting>,
+    /// Containers that live outside of their cgroups, in order.
+    pub misplaced: Vec<MisplacedSighting>,
     /// Containers that are listed.
     pub live: Vec<LiveContainer>,
     /// Cgroups with provenance, to be remembered.
@@ -106,6 +113,7 @@ impl Survey {
         for candidate in &candidates {
             if let Some(live) = scene.listed_task(&candidate.container) {
                 look.live.push(live);
+                look.misplaced.extend(placement::misplaced(&self.question(candidate, &candidates, &scene)));
                 look.seen.extend(remember(candidate, self.roots_of(candidate)));
                 continue;
             }
@@ -117,7 +125,46 @@ impl Survey {
                 look.bundles.push(bundle);
             }
         }
+        match self.failed_units(&candidates, &scene).await {
+            Lookup::Found(units) => look.units = units,
+            Lookup::NotFound => {}
+            Lookup::Unavailable(reason) => look.problems.push(reason),
+        }
         look
+    }
+
+    /// `NotFound` without systemd. Before containerd starts nobody can tell what is its.
+    async fn failed_units(&self, candidates: &[Candidate], scene: &Scene) -> Lookup<Vec<UnitSighting>> {
+        if self.sources.expected == Expected::Stopped {
+            return Lookup::NotFound;
+        }
+        let failed = match systemd::failed_scopes().await {
+            Lookup::Found(failed) => failed,
+            Lookup::NotFound => return Lookup::NotFound,
+            Lookup::Unavailable(reason) => return Lookup::Unavailable(reason),
+        };
+        let mut sightings: Vec<UnitSighting> = vec![];
+        for unit in failed {
+            let Some(candidate) = units::tied(&unit, candidates) else { continue };
+            // Ages are kept by container; a second unit of the same has its turn once this one is gone.
+            if sightings.iter().all(|other| other.container != candidate.container) {
+                let question = self.question(&candidate, candidates, scene);
+                sightings.push(units::examine(unit, &question).await);
+            }
+        }
+        Lookup::Found(sightings)
+    }
+
+    /// Looks at the failed scope of one container, asking everybody anew. `NotFound` if there is none any more.
+    pub async fn look_at_unit(&self, container: &ContainerKey, remembered: &[Seen]) -> Lookup<UnitSighting> {
+        let scene = Scene::gather(&self.sources, remembered).await;
+        let candidates = candidates::all(&scene, remembered);
+        self.failed_units(&candidates, &scene).await.and_then(|units| {
+            units
+                .into_iter()
+                .find(|unit| unit.container == *container)
+                .map_or(Lookup::NotFound, Lookup::Found)
+        })
     }
 
     /// Looks at one container, asking everybody anew. `NotFound` if it has no cgroup any more; `Unavailable` if

@@ -332,6 +332,11 @@ impl Scene {
         self.servers.iter().find(|server| discover::same_socket(server.client.address(), shim.address))
     }
 
+    /// Every task that any containerd lists.
+    pub(super) fn tasks(&self) -> impl Iterator<Item = &ContainerKey> {
+        self.servers.iter().filter_map(|server| server.tasks.found()).flat_map(BTreeMap::keys)
+    }
+
     /// A task that one of our containerds, or a foreign one, lists under this name.
     pub(super) fn listed_task(&self, container: &ContainerKey) -> Option<LiveContainer> {
         self.servers.iter().find_map(|server| {

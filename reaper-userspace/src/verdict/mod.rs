@@ -12,10 +12,12 @@
 mod bundle;
 mod evidence;
 mod guards;
+mod misplaced;
 mod proof;
 mod shape;
 #[cfg(test)]
 mod tests;
+mod unit;
 
 pub use evidence::Evidence;
 pub use guards::{Case, RULES, Rule};
