@@ -12,8 +12,10 @@ use crate::runc::{Faults, Hook};
 use crate::wait::wait_until;
 
 const SLEEP: [&str; 2] = ["sleep", "100000"];
-/// A start with a leak takes 5 s and more, one without under 2 s in a quiet machine.
+/// A start with a leak always takes 5 s and more: containerd waits that long for it.
 const QUICK: Duration = Duration::from_secs(4);
+/// A busy machine can make any one start slow.
+const STARTS: u32 = 6;
 
 /// `runc create` dies with the init frozen.
 pub(super) fn half_created(machine: &Machine) -> Shown {
@@ -31,13 +33,24 @@ pub(super) fn half_created(machine: &Machine) -> Shown {
     let start = match leaked {
         None => "containerd 1.4 not restarted".to_owned(),
         Some(leaked) => {
-            let reaped = restart("containerd")?;
-            let quick = reaped < QUICK || reaped.saturating_mul(2) < leaked;
-            ensure!(quick, "containerd started in {reaped:?}, and with the leak in {leaked:?}");
+            let reaped = quick_start()?;
+            ensure!(reaped < QUICK, "containerd started in {reaped:?}, and with the leak in {leaked:?}");
             format!("containerd {:.1} s → {:.1} s", leaked.as_secs_f64(), reaped.as_secs_f64())
         }
     };
     Ok(format!("{steps}, reaped; {start}"))
+}
+
+/// The quickest of a few starts, at most until one was quick.
+fn quick_start() -> Result<Duration> {
+    let mut best = Duration::MAX;
+    for _ in 0..STARTS {
+        best = best.min(restart("containerd")?);
+        if best < QUICK {
+            break;
+        }
+    }
+    Ok(best)
 }
 
 /// `runc create` dies, and its init follows by itself. systemd removes what it manages.

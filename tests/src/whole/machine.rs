@@ -45,6 +45,10 @@ impl Container {
         format!("{}:cri-containerd:{}", self.slice, self.id)
     }
 
+    pub(super) fn slice(&self) -> &str {
+        &self.slice
+    }
+
     pub(super) fn scope(&self) -> String {
         format!("cri-containerd-{}.scope", self.id)
     }
@@ -85,7 +89,8 @@ impl Machine {
     }
 
     pub(super) fn ctr(args: &[&str]) -> Result<Finished> {
-        run(Command::new("ctr").args(["-n", NAMESPACE]).args(args), CALL)
+        let called = run(Command::new("ctr").args(["-n", NAMESPACE]).args(args), CALL);
+        called.with_context(|| format!("ctr {}", args.join(" ")))
     }
 
     pub(super) fn must_ctr(args: &[&str]) -> Result<String> {
@@ -148,8 +153,12 @@ impl Machine {
         })
     }
 
-    /// Unit, cgroup in every hierarchy and mounts below the bundle are gone.
+    /// Unit, cgroup in every hierarchy and mounts below the bundle are gone, or will be very soon.
     pub(super) fn await_nothing(&self, container: &Container) -> Result<()> {
+        self.await_nothing_within(Duration::from_secs(10), container)
+    }
+
+    pub(super) fn await_nothing_within(&self, limit: Duration, container: &Container) -> Result<()> {
         let left = || -> Result<Vec<String>> {
             let mut left: Vec<String> = self
                 .cgroups
@@ -165,10 +174,10 @@ impl Machine {
             left.extend(mounts.iter().map(|mount| format!("mount {}", mount.display())));
             Ok(left)
         };
-        wait_until(&format!("nothing left of {}", container.id), Duration::from_secs(10), || {
-            Ok(left()?.is_empty())
-        })
-        .with_context(|| format!("left: {}", left().map_or_else(|e| e.to_string(), |left| left.join(", "))))
+        wait_until(&format!("nothing left of {}", container.id), limit, || Ok(left()?.is_empty()))
+            .with_context(|| {
+                format!("left: {}", left().map_or_else(|e| e.to_string(), |left| left.join(", ")))
+            })
     }
 
     /// Ends a container as its owner would.

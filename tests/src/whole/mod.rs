@@ -7,7 +7,9 @@ mod leaks;
 mod living;
 mod machine;
 mod nature;
+mod service;
 mod tools;
+mod units;
 
 use std::process::ExitCode;
 use std::time::Instant;
@@ -27,12 +29,17 @@ struct Scenario {
 }
 
 /// In the order in which they are played.
-const SCENARIOS: [Scenario; 5] = [
+const SCENARIOS: [Scenario; 10] = [
     Scenario { name: "doctor", play: nature::doctor },
     Scenario { name: "live", play: living::left_alone },
     Scenario { name: "half_created", play: leaks::half_created },
     Scenario { name: "thawed_create", play: leaks::thawed_create },
     Scenario { name: "orphaned", play: leaks::orphaned },
+    Scenario { name: "failed_scope", play: units::failed_scope },
+    Scenario { name: "misplaced", play: units::misplaced },
+    Scenario { name: "scope_gone", play: units::scope_gone },
+    Scenario { name: "hardened", play: service::hardened },
+    Scenario { name: "service", play: service::service },
 ];
 
 /// Plays the scenarios of these names, or all, and prints a line for each: `%result JSON`.

@@ -21,7 +21,7 @@ pub(super) struct Unit(BTreeMap<String, String>);
 
 impl Unit {
     pub(super) fn of(name: &str) -> Result<Self> {
-        let wanted = "LoadState,ActiveState,SubState,Result,InvocationID,ControlGroup,NRestarts,MainPID";
+        let wanted = "LoadState,ActiveState,SubState,Result,ControlGroup,StatusText,MainPID";
         let said = systemctl(&["show", "-p", wanted, "--", name])?;
         let fields = said.lines().filter_map(|line| line.split_once('='));
         Ok(Self(fields.map(|(key, value)| (key.to_owned(), value.to_owned())).collect()))
@@ -33,6 +33,10 @@ impl Unit {
 
     pub(super) fn is_active(&self) -> bool {
         self.get("ActiveState") == "active"
+    }
+
+    pub(super) fn is_failed(&self) -> bool {
+        self.get("ActiveState") == "failed"
     }
 
     /// Not loaded, so not listed in any state.
