@@ -69,7 +69,7 @@ pub(super) fn misplaced(machine: &Machine) -> Shown {
     }
     let split = cgroups.lines().any(|line| line.ends_with(&container.scope()));
     reported_and_left(machine, &container, &init)?;
-    Machine::end(&container)?;
+    end_lost(&container, &init)?;
     systemctl(&["reset-failed", "--", &container.scope()])?;
     let how = if split { "split between its scope and containerd.service" } else { "in containerd.service" };
     Ok(format!("{how}; reported, nothing touched"))
@@ -114,14 +114,18 @@ pub(super) fn scope_gone(machine: &Machine) -> Shown {
     machine.product.enforce(0)?;
     ensure!(init.is_alive()?, "the init was killed");
     ensure!(Machine::task(&container.id)?.is_some(), "the task is gone");
-    // The runtime's own kill looks for the cgroup, which is gone.
+    end_lost(&container, &init)?;
+    machine.cgroups.remove("/reaper-elsewhere")?;
+    Ok("lives elsewhere; reported, left alone".to_owned())
+}
+
+/// The runtime's own kill looks for the cgroup, which is not there.
+fn end_lost(container: &Container, init: &Incarnation) -> Result<()> {
     init.kill()?;
     wait_until("the end of the task", SOON, || {
         Ok(Machine::task(&container.id)?.is_none_or(|(_, status)| status == "STOPPED"))
     })?;
-    Machine::end(&container)?;
-    machine.cgroups.remove("/reaper-elsewhere")?;
-    Ok("lives elsewhere; reported, left alone".to_owned())
+    Machine::end(container)
 }
 
 fn fail(container: &Container) -> Result<()> {
