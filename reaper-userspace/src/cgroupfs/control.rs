@@ -9,18 +9,7 @@ use rustix::io::{Errno, retry_on_intr, write};
 use super::dir::CgroupDir;
 use super::error::CgroupfsError;
 use crate::fact::Controllers;
-use crate::ident::{CgroupId, CgroupRef};
-
-/// What became of a cgroup that was to be removed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Removal {
-    /// We removed it.
-    Removed,
-    /// Somebody else had removed it.
-    AlreadyGone,
-    /// Another cgroup has its name now and was left alone.
-    OtherCgroup(CgroupRef),
-}
+use crate::ident::{CgroupId, CgroupPath, CgroupRef};
 
 /// What can be done to a cgroup, all of it through a held directory.
 ///
@@ -33,13 +22,28 @@ pub trait CgroupControl {
     /// report: ask [`CgroupDir::frozen_from_above`].
     fn thaw(&self) -> Result<(), CgroupfsError>;
 
-    /// Removes the child with this name if it still is this cgroup.
-    ///
-    /// `is_busy` while it has tasks or children: later. rmdir is by name, so between the check and the removal the
-    /// name can change hands; then the kernel still refuses every populated successor, and an empty one is at
-    /// most removed an instant after it was made. May block on kernels from 7.0 on: call it on a disposable
-    /// thread.
-    fn remove_child(&self, name: &OsStr, known: CgroupRef) -> Result<Removal, CgroupfsError>;
+    /// Looks whether the child with this name still is this cgroup; what it returns can remove it.
+    fn doomed<'a>(&'a self, name: &'a OsStr, known: CgroupRef) -> Result<Child<'a>, CgroupfsError>;
+}
+
+/// What has a name that was a known cgroup's.
+#[derive(Debug)]
+pub enum Child<'a> {
+    /// The known cgroup.
+    Same(Doomed<'a>),
+    /// Nobody.
+    Gone,
+    /// Another cgroup, which is none of our business.
+    Other(CgroupRef),
+}
+
+/// A cgroup that had its name an instant ago.
+#[derive(Debug)]
+#[must_use = "looking removes nothing"]
+pub struct Doomed<'a> {
+    parent: &'a CgroupDir,
+    name: &'a OsStr,
+    path: CgroupPath,
 }
 
 impl CgroupControl for CgroupDir {
@@ -51,25 +55,35 @@ impl CgroupControl for CgroupDir {
         self.set_freezer("THAWED", "0")
     }
 
-    #[expect(clippy::disallowed_methods, reason = "the removal that reap plans, after its inode check")]
-    fn remove_child(&self, name: &OsStr, known: CgroupRef) -> Result<Removal, CgroupfsError> {
+    fn doomed<'a>(&'a self, name: &'a OsStr, known: CgroupRef) -> Result<Child<'a>, CgroupfsError> {
         let path = self
             .path()
             .child(name)
             .map_err(|source| CgroupfsError::ChildName { path: self.path().clone(), source })?;
-        let failed = |source| CgroupfsError::Remove { path: path.clone(), source };
         let found = match retry_on_intr(|| statat(self.as_fd(), name, AtFlags::SYMLINK_NOFOLLOW)) {
             Ok(stat) => CgroupRef { hierarchy: self.cgroup().hierarchy, id: CgroupId(stat.st_ino) },
-            Err(Errno::NOENT | Errno::NODEV) => return Ok(Removal::AlreadyGone),
-            Err(source) => return Err(failed(source)),
+            Err(Errno::NOENT | Errno::NODEV) => return Ok(Child::Gone),
+            Err(source) => return Err(CgroupfsError::Remove { path, source }),
         };
-        if found != known {
-            return Ok(Removal::OtherCgroup(found));
-        }
-        match retry_on_intr(|| unlinkat(self.as_fd(), name, AtFlags::REMOVEDIR)) {
-            Ok(()) => Ok(Removal::Removed),
-            Err(Errno::NOENT | Errno::NODEV) => Ok(Removal::AlreadyGone),
-            Err(source) => Err(failed(source)),
+        let same = found == known;
+        Ok(if same { Child::Same(Doomed { parent: self, name, path }) } else { Child::Other(found) })
+    }
+}
+
+// === impl Doomed ===
+
+impl Doomed<'_> {
+    /// Removes what has the name. False if nobody has it any more.
+    ///
+    /// `is_busy` while it has tasks or children: later. rmdir is by name, so since the look the name can have changed
+    /// hands; the kernel still refuses every populated successor, and an empty one is at most removed an instant after
+    /// it was made. May block on kernels from 7.0 on: call it on a disposable thread.
+    #[expect(clippy::disallowed_methods, reason = "the removal that reap plans, after its inode check")]
+    pub fn remove(self) -> Result<bool, CgroupfsError> {
+        match retry_on_intr(|| unlinkat(self.parent.as_fd(), self.name, AtFlags::REMOVEDIR)) {
+            Ok(()) => Ok(true),
+            Err(Errno::NOENT | Errno::NODEV) => Ok(false),
+            Err(source) => Err(CgroupfsError::Remove { path: self.path, source }),
         }
     }
 }

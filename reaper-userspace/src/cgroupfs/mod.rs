@@ -36,7 +36,7 @@ mod parse;
 mod walk;
 mod watch;
 
-pub use control::{CgroupControl, Removal};
+pub use control::{CgroupControl, Child, Doomed};
 pub use dir::CgroupDir;
 pub use error::CgroupfsError;
 pub use hierarchy::{HierarchyMount, Reopened};

@@ -28,6 +28,8 @@ pub enum Point {
     Ended,
     /// Before each removal, check included.
     Remove,
+    /// Between the check and the removal.
+    Rmdir,
     /// Before each unmount, check included.
     Unmount,
 }
@@ -73,7 +75,7 @@ mod installed {
 #[cfg(feature = "adversary")]
 impl Point {
     /// Every place, in order.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::Opened,
         Self::Proven,
         Self::Frozen,
@@ -85,6 +87,7 @@ impl Point {
         Self::Thawed,
         Self::Ended,
         Self::Remove,
+        Self::Rmdir,
         Self::Unmount,
     ];
 }

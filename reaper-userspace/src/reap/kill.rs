@@ -30,18 +30,40 @@ use crate::procfs::{self, Member};
 /// on report it from a later context switch.
 const SETTLE: Duration = Duration::from_millis(1);
 
+/// How long a round waits for ends before the next one begins, which opens a freezer that somebody closed meanwhile.
+const ROUND_WAIT: Duration = Duration::from_millis(100);
+
 /// How a kill went.
 #[derive(Debug, Default)]
 pub(super) struct Killing {
     pub(super) killed: BTreeSet<ProcessKey>,
     /// What they call themselves.
     pub(super) comms: BTreeMap<ProcessKey, String>,
+    /// Signalled, and not known to have ended.
+    signalled: Vec<Member>,
     pub(super) bystanders: BTreeSet<ProcessKey>,
     /// Still in the trees.
     pub(super) remaining: Vec<Remaining>,
     /// Judged, alive, and no longer in the trees: left alone.
     pub(super) escaped: Vec<Remaining>,
     pub(super) error: Option<String>,
+}
+
+// === impl Killing ===
+
+impl Killing {
+    /// Waits for those who were signalled, in whichever round, until the timing's deadline.
+    fn await_ends(&mut self, timing: Timing) -> Result<(), String> {
+        for member in std::mem::take(&mut self.signalled) {
+            if await_end(&member, timing)? {
+                self.killed.insert(member.key());
+                self.comms.insert(member.key(), member.comm().to_owned());
+            } else {
+                self.signalled.push(member);
+            }
+        }
+        Ok(())
+    }
 }
 
 /// Kills everything in `trees`. `judged` are the members that were judged last: a stranger among the members that
@@ -58,6 +80,10 @@ pub(super) fn kill(
     let mut familiar = judged.clone();
     early.retain(|_, candidate| judged.contains(&candidate.key()));
     killing.error = rounds(trees, &mut familiar, early, timing, &mut killing).err();
+    // Who ended since is counted, too.
+    if let Err(error) = killing.await_ends(Timing { deadline: (timing.now)(), ..timing }) {
+        killing.error.get_or_insert(error);
+    }
     killing.bystanders = killing.killed.difference(&familiar).copied().collect();
     if killing.error.is_some() {
         killing.remaining = remaining(trees);
@@ -98,7 +124,8 @@ fn one_round(
     hook::pass(Point::Frozen);
     let members = hold(trees, early, || freezers.settle(timing))?;
     if let Some(stranger) = strangers(&members, judged).first() {
-        let rest = if killing.killed.is_empty() { "nothing was killed" } else { "it was left alone" };
+        let none = killing.killed.is_empty() && killing.signalled.is_empty();
+        let rest = if none { "nothing was killed" } else { "it was left alone" };
         return Err(format!("process {stranger} came from outside after the verdict, {rest}"));
     }
     if !members.is_empty() {
@@ -111,12 +138,8 @@ fn one_round(
     hook::pass(Point::Signalled);
     freezers.open();
     hook::pass(Point::Thawed);
-    for member in &members {
-        if await_end(member, timing)? {
-            killing.killed.insert(member.key());
-            killing.comms.insert(member.key(), member.comm().to_owned());
-        }
-    }
+    killing.signalled.extend(members);
+    killing.await_ends(Timing { deadline: timing.within(ROUND_WAIT), ..timing })?;
     hook::pass(Point::Ended);
     Ok(())
 }

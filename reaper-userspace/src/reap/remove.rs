@@ -14,7 +14,7 @@ use std::time::Duration;
 use super::freezer::pause;
 use super::hook::{self, Point};
 use super::{Held, Timing};
-use crate::cgroupfs::{CgroupControl as _, CgroupDir, Removal};
+use crate::cgroupfs::{CgroupControl as _, CgroupDir, Child};
 use crate::ident::{CgroupPath, Lookup, ProcessKey};
 use crate::kernel::chain;
 use crate::procfs;
@@ -187,13 +187,21 @@ fn remove_one(parent: &CgroupDir, dir: &CgroupDir) -> Result<Attempt, Failure> {
     let Some(name) = path.name() else {
         return Err(Failure::Other("the root of a hierarchy is never removed".to_owned()));
     };
-    match parent.remove_child(name, dir.cgroup()) {
-        Ok(Removal::OtherCgroup(other)) => Err(Failure::Successor { other: other.id.0, path }),
-        // v1 cgroups can be renamed: only the held directory tells.
-        Ok(Removal::Removed | Removal::AlreadyGone) if dir.is_removed() => Ok(Attempt::Done),
-        Ok(Removal::Removed | Removal::AlreadyGone) => Err(Failure::Renamed(path)),
-        Err(error) if error.is_gone() && dir.is_removed() => Ok(Attempt::Done),
+    let doomed = match parent.doomed(name, dir.cgroup()) {
+        Ok(Child::Same(doomed)) => doomed,
+        Ok(Child::Other(other)) => return Err(Failure::Successor { other: other.id.0, path }),
+        Ok(Child::Gone) => return ended(dir, path),
+        Err(error) => return Err(Failure::Other(chain(&error))),
+    };
+    hook::pass(Point::Rmdir);
+    match doomed.remove() {
+        Ok(_removed_or_gone) => ended(dir, path),
         Err(error) if error.is_busy() => Ok(Attempt::Busy(chain(&error))),
         Err(error) => Err(Failure::Other(chain(&error))),
     }
+}
+
+/// v1 cgroups can be renamed: only the held directory tells.
+fn ended(dir: &CgroupDir, path: CgroupPath) -> Result<Attempt, Failure> {
+    if dir.is_removed() { Ok(Attempt::Done) } else { Err(Failure::Renamed(path)) }
 }

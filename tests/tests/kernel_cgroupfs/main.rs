@@ -16,7 +16,7 @@ use fixture::{Node, Scratch, any_start, compile, eventually, found, in_ms, state
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sched::{CloneFlags, unshare};
 use reaper_userspace::cgroupfs::{
-    CgroupControl as _, HierarchyMount, Layout, LayoutMode, LayoutWarning, Removal, Reopened,
+    CgroupControl as _, Child, HierarchyMount, Layout, LayoutMode, LayoutWarning, Reopened,
 };
 use reaper_userspace::fact::{Controllers, Freeze};
 use reaper_userspace::ident::{CgroupPath, Hierarchy, Lookup, StartTicks, Tgid};
@@ -111,8 +111,9 @@ fn a_recreated_path_is_another_cgroup() {
         assert_ne!(first.cgroup(), second.cgroup());
         let reopened = mount.reopen(first.path(), first.cgroup());
         assert!(matches!(reopened, Reopened::OtherCgroup(found) if found == second.cgroup()), "{reopened:?}");
-        let removal = scratch.open("").remove_child(OsStr::new("leaf"), first.cgroup()).unwrap();
-        assert_eq!(removal, Removal::OtherCgroup(second.cgroup()));
+        let parent = scratch.open("");
+        let child = parent.doomed(OsStr::new("leaf"), first.cgroup()).unwrap();
+        assert!(matches!(child, Child::Other(found) if found == second.cgroup()), "{child:?}");
         assert_eq!(second.members(), Lookup::Found(vec![]), "the successor lives");
     }
 }
@@ -134,7 +135,7 @@ fn the_directory_of_a_removed_cgroup_never_reaches_its_successor() {
         assert!(first.children().is_not_found());
         assert!(first.watch().is_not_found());
         assert!(first.freeze().unwrap_err().is_gone());
-        assert_eq!(first.remove_child(OsStr::new("x"), first.cgroup()).unwrap(), Removal::AlreadyGone);
+        assert!(matches!(first.doomed(OsStr::new("x"), first.cgroup()), Ok(Child::Gone)));
         if let Lookup::Found(watch) = watch {
             assert!(watch.await_unpopulated(in_ms(1000)).is_not_found());
         }
@@ -330,11 +331,16 @@ fn a_removal_is_busy_then_done_then_already_gone() {
         let leaf = scratch.mkdir("leaf");
         scratch.sleeper("leaf");
         let parent = scratch.open("");
-        let remove = || parent.remove_child(OsStr::new("leaf"), leaf.cgroup());
-        assert!(remove().unwrap_err().is_busy());
+        let doomed = || match parent.doomed(OsStr::new("leaf"), leaf.cgroup()) {
+            Ok(Child::Same(doomed)) => doomed,
+            other => panic!("{other:?}"),
+        };
+        assert!(doomed().remove().unwrap_err().is_busy());
         scratch.end_processes();
-        eventually("removed", || remove().is_ok_and(|removal| removal == Removal::Removed));
-        assert_eq!(remove().unwrap(), Removal::AlreadyGone);
+        let late = doomed();
+        eventually("removed", || doomed().remove().is_ok_and(|removed| removed));
+        assert!(!late.remove().unwrap(), "somebody was faster");
+        assert!(matches!(parent.doomed(OsStr::new("leaf"), leaf.cgroup()), Ok(Child::Gone)));
     }
 }
 
