@@ -17,10 +17,13 @@
 
 #[path = "../by_hand/mod.rs"]
 mod by_hand;
+
+mod bundle;
 mod crash;
 mod options;
 mod process;
 mod random;
+mod records;
 mod round;
 mod stage;
 mod tally;

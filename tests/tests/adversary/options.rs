@@ -36,7 +36,8 @@ impl Options {
             first: 0,
             rounds: u64::MAX,
             seconds: 10,
-            workers: 2,
+            workers: 4 * std::thread::available_parallelism()
+                .map_or(1, |count| u64::try_from(count.get()).unwrap()),
             crash: false,
         };
         let mut timed = false;

@@ -4,21 +4,22 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use reaper_userspace::audit::{Intent, Journal, Outcome};
+use reaper_userspace::audit::Outcome;
 use reaper_userspace::daemon::clock;
-use reaper_userspace::ident::CgroupPath;
+use reaper_userspace::ident::{CgroupPath, Lookup};
 use reaper_userspace::plan::ReapPlan;
 use reaper_userspace::reap::hook::{self, Point};
 use reaper_userspace::reap::{Armed, Report, Timing};
 use reaper_userspace::verdict::LeakProof;
 
-use crate::by_hand::{self, ByHand, intent_body, node};
+use crate::by_hand::ByHand;
 use crate::random::Random;
 use crate::trouble::Trouble;
 use crate::world::World;
 
-/// Shorter than the product's, for the rounds in which something cannot end.
-const BOUND: Duration = Duration::from_millis(100);
+/// Shorter than the product's, for the rounds in which something cannot end by chance, and by construction.
+const BOUND: Duration = Duration::from_millis(250);
+const STUCK: Duration = Duration::from_millis(15);
 
 /// What came of a round.
 #[derive(Debug, Default)]
@@ -44,6 +45,8 @@ struct Scene {
     world: World,
     random: Random,
     due: Vec<Due>,
+    /// Of the act.
+    bound: Duration,
     forced: Vec<(&'static str, String)>,
     errors: Vec<String>,
 }
@@ -54,8 +57,11 @@ type Shared = Arc<Mutex<Scene>>;
 pub(crate) fn play(mut world: World, seed: u64, index: u64) -> Result<(World, Played)> {
     let mut random = Random::for_round(seed, index);
     world.set(&mut random).with_context(|| format!("make the leak of round {index}"))?;
-    let due = (0..random.pick(&[1, 1, 1, 2, 3])).map(|_| draw(&mut random)).collect();
-    let scene = Scene { world, random, due, forced: vec![], errors: vec![] };
+    let due: Vec<Due> = (0..random.pick(&[1, 1, 1, 2, 3])).map(|_| draw(&mut random)).collect();
+    // What v1 froze from above cannot end.
+    let stuck = world.has_v1() && due.iter().any(|due| due.trouble == Trouble::FrozenAbove);
+    let bound = if stuck { STUCK } else { BOUND };
+    let scene = Scene { world, random, due, bound, forced: vec![], errors: vec![] };
     let shared = Arc::new(Mutex::new(scene));
     let hooked = Arc::clone(&shared);
     hook::install(move |point| lock(&hooked).pass(point));
@@ -68,6 +74,10 @@ pub(crate) fn play(mut world: World, seed: u64, index: u64) -> Result<(World, Pl
         Err(reason) => (reason.split(':').next().unwrap_or_default().to_owned(), None),
     };
     let mut played = Played { forced, outcome, failures: errors };
+    let restarted = |(kind, place): &(&str, String)| *kind == Trouble::Restarted.word() && place == "Opened";
+    if report.is_some() && played.forced.iter().any(restarted) {
+        played.failures.push("acted, and containerd was another one at the second proof".to_owned());
+    }
     let reaped = report.as_ref().is_some_and(|report| report.outcome() == Outcome::Reaped);
     let named = report.as_ref().is_none_or(|report| !report.reasons().is_empty());
     world.judge(reaped, named, &mut played.failures);
@@ -100,24 +110,23 @@ fn act(shared: &Shared) -> Result<Report, String> {
     let armed =
         Armed::open(ReapPlan::new(planned), layout).map_err(|refused| format!("refused: {refused}"))?;
     let fresh = prove(&lock(shared).world)?;
-    let intent = intent(&fresh).map_err(|error| format!("no intent: {error:#}"))?;
-    let timing = Timing { now: clock::boot, deadline: clock::boot().after(BOUND) };
+    let mut scene = lock(shared);
+    let intent = scene.world.records.intent(&fresh).map_err(|error| format!("no intent: {error:#}"))?;
+    let timing = Timing { now: clock::boot, deadline: clock::boot().after(scene.bound) };
+    drop(scene);
     armed.fire(&fresh, &intent, timing).map_err(|refused| format!("refused: {refused}"))
-}
-
-/// An intent that nobody reads: what is recorded is another test's business.
-fn intent(proof: &LeakProof) -> Result<Intent> {
-    let directory = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir())?;
-    let (mut journal, _open) = Journal::open(&directory.path().join("audit.jsonl"), node(), clock::stamp())?;
-    let body = intent_body(proof);
-    Ok(journal.intent(clock::stamp(), "leak".to_owned(), body)?)
 }
 
 /// The product's own verdict on what is there.
 pub(crate) fn prove(world: &World) -> Result<LeakProof, String> {
-    let cgroup = CgroupPath::try_from(world.path()).map_err(|error| error.to_string())?;
-    let layout = &world.stage().layout;
-    ByHand { layout, cgroup, mounts: vec![], server: by_hand::server() }.prove()
+    let path = world.told.clone().unwrap_or_else(|| world.path());
+    let cgroup = CgroupPath::try_from(path).map_err(|error| format!("no path: {error}"))?;
+    let mounts = match world.mounts() {
+        Lookup::Found(mounts) => mounts,
+        Lookup::NotFound => vec![],
+        Lookup::Unavailable(reason) => return Err(format!("held by source_unavailable: {reason}")),
+    };
+    ByHand { layout: &world.stage().layout, cgroup, mounts, server: world.server }.prove()
 }
 
 // === impl Scene ===

@@ -4,6 +4,7 @@ use std::ffi::OsStr;
 use std::fs;
 use std::io;
 use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -65,6 +66,10 @@ pub(crate) fn remove_below(dir: &Path) {
 }
 
 pub(crate) fn below(dir: &Path) -> Vec<PathBuf> {
+    // A directory of cgroupfs has two links and one for each below it; its files are many.
+    if fs::metadata(dir).is_ok_and(|metadata| metadata.nlink() == 2) {
+        return vec![];
+    }
     let entries = fs::read_dir(dir).into_iter().flatten().flatten();
     entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())).map(|e| e.path()).collect()
 }
@@ -113,6 +118,12 @@ impl Tree {
     /// On v2; v1 knows no such thing and needs none.
     pub(crate) fn make_threaded(&self, dir: &Path) -> bool {
         self.controllers != Controllers::Unified || write(&dir.join("cgroup.type"), "threaded").is_ok()
+    }
+
+    /// Whether v1 keeps processes there from dying.
+    pub(crate) fn keeps_alive(&self, dir: &Path) -> bool {
+        self.controllers == Controllers::Freezer
+            && fs::read(dir.join("freezer.state")).is_ok_and(|state| !state.starts_with(b"THAWED"))
     }
 
     pub(crate) fn is_freeze_requested(&self, dir: &Path) -> bool {

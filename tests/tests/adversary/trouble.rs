@@ -38,12 +38,20 @@ pub(crate) enum Trouble {
     Renamed,
     /// Somebody else ends the processes and removes the cgroups.
     Vanished,
+    /// The same, and an empty one has the name.
+    EmptySuccessor,
+    /// Another containerd serves the socket.
+    Restarted,
+    /// The bundle is a symbolic link to somebody else's.
+    SwappedBundle,
+    /// Something is mounted over the rootfs.
+    CoveredRootfs,
 }
 
 // === impl Trouble ===
 
 impl Trouble {
-    pub(crate) const ALL: [Self; 12] = [
+    pub(crate) const ALL: [Self; 16] = [
         Self::ReusedNumber,
         Self::Recreated,
         Self::Successor,
@@ -56,6 +64,10 @@ impl Trouble {
         Self::Thawed,
         Self::Renamed,
         Self::Vanished,
+        Self::EmptySuccessor,
+        Self::Restarted,
+        Self::SwappedBundle,
+        Self::CoveredRootfs,
     ];
 
     pub(crate) const fn word(self) -> &'static str {
@@ -72,6 +84,10 @@ impl Trouble {
             Self::Thawed => "thawed",
             Self::Renamed => "renamed",
             Self::Vanished => "vanished",
+            Self::EmptySuccessor => "empty_successor",
+            Self::Restarted => "restarted",
+            Self::SwappedBundle => "swapped_bundle",
+            Self::CoveredRootfs => "covered_rootfs",
         }
     }
 
@@ -79,11 +95,8 @@ impl Trouble {
         match self {
             Self::ReusedNumber => reuse_number(world, random),
             Self::Recreated => {
-                if !vanish(world) {
+                if !succeed(world)? {
                     return Ok(false);
-                }
-                for (_, dir) in world.dirs() {
-                    fs::create_dir(dir)?;
                 }
                 world.guest(&world.dirs())
             }
@@ -125,6 +138,10 @@ impl Trouble {
                 fs::rename(dir, other).is_ok()
             })),
             Self::Vanished => Ok(vanish(world)),
+            Self::EmptySuccessor => succeed(world),
+            Self::Restarted => Ok(world.restart()),
+            Self::SwappedBundle => Ok(world.bundle_in_use && world.bundle.swap()),
+            Self::CoveredRootfs => Ok(world.bundle_in_use && world.bundle.cover()),
         }
     }
 }
@@ -135,7 +152,7 @@ fn reuse_number(world: &mut World, random: &mut Random) -> Result<bool> {
     }
     let pid = random.pick(&world.members);
     let Some(born) = World::start_of(pid) else { return Ok(false) };
-    if !world.processes.end(pid) {
+    if !world.end(pid) {
         return Ok(false);
     }
     world.members.retain(|member| *member != pid);
@@ -153,10 +170,21 @@ fn reuse_number(world: &mut World, random: &mut Random) -> Result<bool> {
     Ok(true)
 }
 
+/// The cgroups are others now, with the same names.
+fn succeed(world: &mut World) -> Result<bool> {
+    if !vanish(world) {
+        return Ok(false);
+    }
+    for (_, dir) in world.dirs() {
+        fs::create_dir(dir)?;
+    }
+    Ok(true)
+}
+
 /// Ends the members and removes the cgroups, as a runtime's own delete does. Not where v1 keeps a member frozen.
 fn vanish(world: &mut World) -> bool {
     let members = std::mem::take(&mut world.members);
-    world.members = members.into_iter().filter(|pid| !world.processes.end(*pid)).collect();
+    world.members = members.into_iter().filter(|pid| !world.end(*pid)).collect();
     world.dirs().iter().fold(true, |all, (_, dir)| {
         remove_below(dir);
         !dir.exists() && all
@@ -168,7 +196,7 @@ fn move_out(world: &mut World, random: &mut Random, point: Point) -> bool {
         return false;
     }
     let pid = random.pick(&world.members);
-    if !world.processes.is_unharmed(pid) || !world.move_out(pid) {
+    if world.headless == Some(pid) || !world.processes.is_unharmed(pid) || !world.move_out(pid) {
         return false;
     }
     // Held and proven a member, it may be killed wherever it is by then: it is what was judged.

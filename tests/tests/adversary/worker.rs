@@ -52,6 +52,7 @@ pub(crate) fn run(options: &Options, number: u64) -> Result<()> {
         .context("no parent")?;
     mount(Some("proc"), "/proc", Some("proc"), MsFlags::empty(), None::<&str>).context("mount /proc")?;
     ensure!(std::process::id() == 1, "not the first process of a namespace");
+    lose_directory().context("lose the working directory")?;
     let stages = Stage::all(&root, &base(number, parent))?;
     let mut world = World::new(stages)?;
     if options.crash {
@@ -79,6 +80,13 @@ pub(crate) fn run(options: &Options, number: u64) -> Result<()> {
         index = index.saturating_add(options.workers);
     }
     report(&tally)
+}
+
+/// A working directory that is gone, for this process and all that it makes.
+fn lose_directory() -> Result<()> {
+    let directory = tempfile::tempdir()?;
+    std::env::set_current_dir(directory.path())?;
+    Ok(directory.close()?)
 }
 
 fn report(tally: &Tally) -> Result<()> {

@@ -7,10 +7,15 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
+use reaper_userspace::fact::{Controllers, MountFact};
+use reaper_userspace::ident::{Lookup, ProcessKey, StartTicks};
 use reaper_userspace::procfs;
 
-use crate::process::{Fate, Processes};
+use crate::bundle::Bundle;
+use crate::by_hand;
+use crate::process::{Fate, Processes, moment};
 use crate::random::Random;
+use crate::records::Records;
 use crate::stage::{Stage, Tree, below, enter, enter_threaded, listed, remove_below};
 
 const REFUGE: &[u8] = b"refuge";
@@ -37,12 +42,21 @@ pub(crate) struct World {
     pub(crate) members: Vec<i32>,
     /// Those of them that fork when released.
     pub(crate) forkers: usize,
+    /// The one without its main thread: moved, it would leave that behind, and still be listed.
+    pub(crate) headless: Option<i32>,
     /// Moved away before they could be held: they must live.
     pub(crate) left: Vec<i32>,
     /// Bystanders that may be anywhere in the trees.
     pub(crate) guests: Vec<i32>,
     /// Somebody else closed a freezer, before or during the act.
     pub(crate) others_froze: bool,
+    /// Where the product is told that the leak is, if it is lied to.
+    pub(crate) told: Option<PathBuf>,
+    /// The containerd that answers.
+    pub(crate) server: ProcessKey,
+    pub(crate) bundle: Bundle,
+    pub(crate) bundle_in_use: bool,
+    pub(crate) records: Records,
     /// Ids of the roots that are to go.
     roots: Vec<(Tree, u64)>,
 }
@@ -58,9 +72,15 @@ impl World {
             processes: Processes::new()?,
             members: vec![],
             forkers: 0,
+            headless: None,
             left: vec![],
             guests: vec![],
             others_froze: false,
+            told: None,
+            server: by_hand::server(),
+            bundle: Bundle::new()?,
+            bundle_in_use: false,
+            records: Records::new()?,
             roots: vec![],
         })
     }
@@ -91,9 +111,15 @@ impl World {
     pub(crate) fn set(&mut self, random: &mut Random) -> Result<()> {
         self.processes.refill()?;
         (self.members, self.left, self.guests) = (vec![], vec![], vec![]);
-        (self.others_froze, self.forkers) = (false, 0);
+        (self.others_froze, self.forkers, self.headless) = (false, 0, None);
         self.view = random.below(self.stages.len());
         self.name = random.pick(&NAMES);
+        self.told = random.once_in(24).then(|| self.lie(random));
+        self.server = by_hand::server();
+        self.bundle_in_use = random.once_in(12);
+        if self.bundle_in_use {
+            self.bundle.set()?;
+        }
         let nested = random.once_in(4);
         let threaded = nested && random.once_in(2);
         for (tree, dir) in self.dirs() {
@@ -120,6 +146,16 @@ impl World {
             self.members.push(pid);
             self.put(pid, "")?;
         }
+        if count > 0 && random.once_in(8) {
+            let pid = self.processes.leader()?;
+            self.members.push(pid);
+            self.put(pid, "")?;
+            self.processes.behead(pid)?;
+            self.headless = Some(pid);
+        }
+        if count > 0 && random.once_in(6) {
+            self.put_elsewhere(self.members[0]);
+        }
         if random.once_in(2) {
             self.others_froze = self.freeze_leak(true);
         }
@@ -132,6 +168,7 @@ impl World {
         self.processes.refill()?;
         (self.members, self.left, self.guests) = (vec![], vec![], vec![]);
         (self.view, self.name, self.forkers) = (view, NAMES[0], 0);
+        (self.told, self.server, self.bundle_in_use) = (None, by_hand::server(), false);
         for (_, dir) in self.dirs() {
             fs::create_dir(&dir)?;
             fs::create_dir(dir.join(BELOW))?;
@@ -180,6 +217,71 @@ impl World {
         Ok(())
     }
 
+    /// Out of the hierarchies that neither freeze nor kill, as devices and misc of healthy containers are.
+    fn put_elsewhere(&self, pid: i32) {
+        let stage = self.stage();
+        for tree in stage.trees.iter().filter(|tree| tree.controllers == Controllers::Other) {
+            let refuge = tree.dir(&stage.base, REFUGE);
+            let _there_already = fs::create_dir(&refuge);
+            enter(&refuge, pid);
+        }
+    }
+
+    /// A `cgroupsPath` that somebody wrote to hit something else, or to confuse.
+    fn lie(&self, random: &mut Random) -> PathBuf {
+        let base = &self.stage().base;
+        let name = String::from_utf8_lossy(self.name);
+        PathBuf::from(
+            random
+                .pick(&[
+                    "/",
+                    "",
+                    "..",
+                    "/BASE",
+                    "/BASE/",
+                    "/BASE/NAME/..",
+                    "/BASE/NAME/../refuge",
+                    "/BASE/../BASE/refuge/.",
+                    "BASE/NAME",
+                    "//BASE///NAME/",
+                    "/BASE/NAME\n",
+                    "/BASE/NAME:refuge",
+                    "/sys/fs/cgroup/BASE/NAME",
+                    "/BASE/LONG",
+                    "/LONGER",
+                    "/BASE/NAME/below",
+                    "/BASE/refuge\0",
+                    "system.slice:BASE:NAME",
+                ])
+                .replace("BASE", base)
+                .replace("NAME", &name)
+                .replace("LONGER", &"long/".repeat(900))
+                .replace("LONG", &"x".repeat(4096)),
+        )
+    }
+
+    pub(crate) fn restart(&mut self) -> bool {
+        let start = StartTicks::from_ticks(self.server.start.get() + 1);
+        self.server = ProcessKey { start, ..self.server };
+        true
+    }
+
+    pub(crate) fn mounts(&self) -> Lookup<Vec<MountFact>> {
+        if self.bundle_in_use { self.bundle.mounts() } else { Lookup::Found(vec![]) }
+    }
+
+    pub(crate) fn has_v1(&self) -> bool {
+        self.stage().trees.iter().any(|tree| tree.controllers == Controllers::Freezer)
+    }
+
+    /// Somebody else ends one of the leaked; true once it is reaped.
+    pub(crate) fn end(&mut self, pid: i32) -> bool {
+        let dirs = self.dirs();
+        let frozen =
+            dirs.iter().any(|(tree, dir)| tree.keeps_alive(dir) || tree.keeps_alive(&dir.join(BELOW)));
+        self.processes.end(pid, frozen)
+    }
+
     /// In the hierarchy that freezes first.
     pub(crate) fn freeze_leak(&self, frozen: bool) -> bool {
         self.dirs().iter().any(|(tree, dir)| tree.freeze(dir, frozen))
@@ -216,14 +318,15 @@ impl World {
         for pid in self.left.clone() {
             if !self.processes.is_alive(pid) {
                 failures.push(format!("{pid} was killed outside the cgroup"));
-            } else if reaped {
+            } else if reaped && self.told.is_none() {
                 failures.push(format!("{pid} left the cgroup and is not named"));
             }
         }
         let remain: Vec<i32> =
             self.members.clone().into_iter().filter(|pid| self.processes.is_alive(*pid)).collect();
         let standing = self.is_standing();
-        if reaped && (standing || !remain.is_empty()) {
+        // Lied to, it may have acted on a part of the leak.
+        if reaped && self.told.is_none() && (standing || !remain.is_empty()) {
             failures.push(format!("reaped, and yet there: cgroup {standing}, processes {remain:?}"));
         }
         if !reaped && !named {
@@ -232,10 +335,16 @@ impl World {
         if !self.others_froze && self.is_freeze_requested() {
             failures.push("a freezer is left closed".to_owned());
         }
+        if self.bundle_in_use {
+            self.bundle.judge(failures);
+        }
     }
 
     /// Ends what is left of the round; bystanders go home.
     pub(crate) fn clear(&mut self) -> Result<()> {
+        if self.bundle_in_use {
+            self.bundle.clear()?;
+        }
         let bases = self.base_dirs();
         let until = Instant::now() + Duration::from_secs(10);
         for (tree, dir) in &bases {
@@ -263,7 +372,7 @@ impl World {
             if Instant::now() > until {
                 bail!("the round cannot be cleared");
             }
-            std::thread::yield_now();
+            moment();
         }
     }
 }

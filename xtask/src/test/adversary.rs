@@ -6,7 +6,7 @@ use clap::Args as ClapArgs;
 
 use crate::cargo::{cargo, run as run_to_end};
 
-const TEST: &[&str] = &["test", "--locked", "--package", "reaper-tests", "--test", "adversary", "--"];
+const TEST: &[&str] = &["test", "--locked", "--package", "reaper-tests", "--test", "adversary"];
 
 #[derive(Debug, ClapArgs)]
 pub(super) struct Args {
@@ -22,18 +22,25 @@ pub(super) struct Args {
     /// End earlier, after this many seconds
     #[arg(long)]
     seconds: Option<u64>,
-    /// Rounds at a time
-    #[arg(long, default_value_t = 2)]
-    workers: u64,
+    /// Rounds at a time; by default four a processor, as most of a round is waiting
+    #[arg(long)]
+    workers: Option<u64>,
+    /// Without optimisation: builds faster, plays slower
+    #[arg(long)]
+    debug: bool,
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let mut command = cargo(TEST);
+    if !args.debug {
+        command.arg("--release");
+    }
+    command.arg("--");
     let numbers = [
         ("--rounds", Some(args.rounds)),
         ("--first", Some(args.first)),
         ("--seed", Some(args.seed)),
-        ("--workers", Some(args.workers)),
+        ("--workers", args.workers),
         ("--seconds", args.seconds),
     ];
     for (flag, number) in numbers {
@@ -46,6 +53,6 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 }
 
 pub(super) fn crash() -> anyhow::Result<ExitCode> {
-    run_to_end(cargo(TEST).arg("--crash"))?;
+    run_to_end(cargo(TEST).args(["--", "--crash"]))?;
     Ok(ExitCode::SUCCESS)
 }
