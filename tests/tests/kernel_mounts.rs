@@ -217,6 +217,24 @@ fn an_unmount_does_not_follow_a_symbolic_link() {
 }
 
 #[test]
+fn a_bundle_that_became_a_symbolic_link_leads_nowhere() {
+    let elsewhere = Elsewhere::start(
+        r#"mkdir -p "$D/bundle/rootfs" "$D/other/rootfs"; mount -t tmpfs t "$D/bundle/rootfs"
+           mount -t tmpfs t "$D/other/rootfs"; touch "$D/ready"; exec sleep 1000"#,
+    );
+    let mount = elsewhere.mounts(&elsewhere.path("bundle")).remove(0);
+    let other = elsewhere.mounts(&elsewhere.path("other"));
+    fs::rename(elsewhere.path("bundle"), elsewhere.path("away")).unwrap();
+    std::os::unix::fs::symlink("other", elsewhere.path("bundle")).unwrap();
+    assert_eq!(end(&mount).unwrap(), Unmount::AlreadyGone);
+    assert_eq!(elsewhere.mounts(&elsewhere.path("other")), other);
+    // The name that the link gives to a mount is no name of the table, and would not be followed if it were.
+    let through = MountFact { target: elsewhere.path("bundle/rootfs"), ..other[0].clone() };
+    assert_eq!(end(&through).unwrap(), Unmount::AlreadyGone);
+    assert_eq!(elsewhere.mounts(&elsewhere.path("other")), other);
+}
+
+#[test]
 fn holders_are_the_processes_of_other_namespaces_that_have_the_mount() {
     let elsewhere = Elsewhere::start(
         r#"mkdir "$D/rootfs"; mount -t tmpfs t "$D/rootfs"; touch "$D/ready"; exec sleep 1000"#,

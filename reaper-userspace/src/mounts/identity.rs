@@ -26,10 +26,8 @@ pub(super) fn unique_id(root: BorrowedFd<'_>, target: &Path) -> Result<u64, Errn
 /// Asks the kernel and not the filesystem, which may be dead. ENOSYS before Linux 5.8 (plain) and 6.8 (unique).
 fn mount_id(root: BorrowedFd<'_>, target: &Path, kind: StatxFlags) -> Result<u64, Errno> {
     let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT | AtFlags::STATX_DONT_SYNC;
-    let below = match target.strip_prefix("/") {
-        Ok(below) if !below.as_os_str().is_empty() => below,
-        _ => Path::new("."),
-    };
+    let below = target.strip_prefix("/").unwrap_or(target);
+    let below = if below.as_os_str().is_empty() { Path::new(".") } else { below };
     let found = retry_on_intr(|| statx(root, below, flags, kind))?;
     let told = StatxFlags::from_bits_retain(found.stx_mask).contains(kind);
     if told { Ok(found.stx_mnt_id) } else { Err(Errno::NOSYS) }

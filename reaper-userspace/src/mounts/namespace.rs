@@ -1,9 +1,10 @@
 //! The mount namespace and the root directory of one incarnation of a process.
 
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
 
 use nix::sched::{CloneFlags, unshare};
-use rustix::fs::{CWD, Mode, OFlags, openat};
+use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat, openat2};
 use rustix::io::{Errno, retry_on_intr};
 use rustix::process::{chroot, fchdir};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
@@ -61,9 +62,19 @@ impl Namespace {
 // === impl Entered ===
 
 impl Entered {
-    /// The root directory that the thread now has.
-    pub(super) fn root(&self) -> BorrowedFd<'_> {
-        self.root.as_fd()
+    /// Makes the directory that a target is in the thread's working directory, and returns the target's name there. No
+    /// symbolic link is followed: the mount table names none.
+    pub(super) fn stand_beside(&self, target: &Path) -> Result<PathBuf, Errno> {
+        let (Some(above), Some(name)) = (target.parent(), target.file_name()) else {
+            return Err(Errno::BUSY);
+        };
+        let below = above.strip_prefix("/").unwrap_or(above);
+        let below = if below.as_os_str().is_empty() { Path::new(".") } else { below };
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+        let dir = retry_on_intr(|| openat2(&self.root, below, flags, Mode::empty(), resolve))?;
+        fchdir(&dir)?;
+        Ok(PathBuf::from(name))
     }
 
     pub(super) fn table(&self) -> Result<Table, MountsError> {

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::thread;
 
 use rustix::event::PollFlags;
+use rustix::fs::CWD;
 use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
 use rustix::pipe::{PipeFlags, pipe_with};
@@ -32,9 +33,9 @@ pub enum Unmount {
 
 /// Unmounts exactly this mount, not lazily; innermost mounts first is the caller's order.
 ///
-/// [`MountsError::is_busy`] while something uses it. `umount2` is by path, so between the check and the unmount the
-/// target can change hands; before Linux 6.8 also a replacement with the same reused id is not noticed. The
-/// caller's proof that the bundle is dead has to cover that. At the deadline the thread at work is left behind,
+/// [`MountsError::is_busy`] while something uses it. `umount2` is by name, so between the check and the unmount something
+/// can be mounted over the target, which then goes in its place; before Linux 6.8 also a replacement with the same reused
+/// id is not noticed. The caller's proof that the bundle is dead has to cover that. Directories on the way are held. At the deadline the thread at work is left behind,
 /// named in the error.
 pub fn unmount(
     mount: &MountFact,
@@ -80,10 +81,12 @@ fn unmount_in(namespace: &Entered, mount: &MountFact) -> Result<Unmount, MountsE
     let Some(visible) = namespace.table()?.at(target).last().copied() else {
         return Ok(Unmount::AlreadyGone);
     };
-    if !leads_to(namespace, mount).map_err(failed)? {
+    // From here on the way is not walked again: a symbolic link that takes the place of a directory on it leads nowhere.
+    let name = namespace.stand_beside(target).map_err(failed)?;
+    if !leads_to(&name, mount).map_err(failed)? {
         return Ok(Unmount::OtherMount(visible));
     }
-    match rustix::mount::unmount(target, UnmountFlags::NOFOLLOW) {
+    match rustix::mount::unmount(&name, UnmountFlags::NOFOLLOW) {
         Ok(()) => Ok(Unmount::Unmounted),
         Err(Errno::INVAL | Errno::NOENT) if !namespace.table()?.at(target).contains(&visible) => {
             Ok(Unmount::AlreadyGone)
@@ -92,14 +95,15 @@ fn unmount_in(namespace: &Entered, mount: &MountFact) -> Result<Unmount, MountsE
     }
 }
 
-/// Whether the target leads to this mount: not to one that covers it, nor to one that has its place or its id.
-fn leads_to(namespace: &Entered, mount: &MountFact) -> Result<bool, Errno> {
-    if visible_id(namespace.root(), &mount.target)? != mount.mount_id {
+/// Whether the name, where the thread stands, leads to this mount: not to one that covers it, nor to one that has its
+/// place or its id.
+fn leads_to(name: &Path, mount: &MountFact) -> Result<bool, Errno> {
+    if visible_id(CWD, name)? != mount.mount_id {
         return Ok(false);
     }
     match mount.unique_id {
         None => Ok(true),
-        Some(known) => Ok(unique_id(namespace.root(), &mount.target)? == known),
+        Some(known) => Ok(unique_id(CWD, name)? == known),
     }
 }
 

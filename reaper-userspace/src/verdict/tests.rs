@@ -329,6 +329,17 @@ fn a_member_outside_the_kill_hierarchy_vetoes() {
     assert_held_by(&sighting, Guard::StrayMember);
 }
 
+/// Healthy containers look so on v1: devices is the pod's slice, misc is the root.
+#[test]
+fn a_member_that_lies_elsewhere_in_hierarchies_that_do_not_kill_is_no_stray() {
+    for kill in [Controllers::Freezer, Controllers::Unified] {
+        let mut sighting = half_created();
+        sighting.trees =
+            vec![sample::tree(Controllers::Other, 77, &[]), sample::tree(kill, 78, &[sample::init()])];
+        assert_leaked(&sighting, LeakKind::HalfCreated, Cause::CreateKilled);
+    }
+}
+
 // --- time -------------------------------------------------------------------------------------------------------
 
 #[test]

@@ -4,6 +4,8 @@
 
 #[path = "../by_hand/mod.rs"]
 mod by_hand;
+
+mod elsewhere;
 mod identity;
 mod kill;
 mod place;

@@ -107,12 +107,21 @@ impl Leaked {
 
     /// What forks without pause may look different in each hierarchy: looks until they agree.
     pub(crate) fn proof(&self) -> LeakProof {
-        let prove = || {
-            let cgroup = CgroupPath::try_from(self.path.as_str()).unwrap();
-            let (layout, mounts) = (self.layout.as_ref(), self.mounts.clone());
-            ByHand { layout, cgroup, mounts, server: by_hand::server() }.prove()
-        };
-        wait_for("a proof", SOON, || Ok(prove().ok())).unwrap_or_else(|_| panic!("{:#?}", prove()))
+        wait_for("a proof", SOON, || Ok(self.try_proof().ok()))
+            .unwrap_or_else(|_| panic!("{:#?}", self.try_proof()))
+    }
+
+    /// One look.
+    pub(crate) fn try_proof(&self) -> Result<LeakProof, String> {
+        let cgroup = CgroupPath::try_from(self.path.as_str()).unwrap();
+        let (layout, mounts) = (self.layout.as_ref(), self.mounts.clone());
+        ByHand { layout, cgroup, mounts, server: by_hand::server() }.prove()
+    }
+
+    /// The leak's directories in hierarchies that neither freeze nor kill; none on v2.
+    pub(crate) fn others(&self) -> Vec<PathBuf> {
+        let all = self.cgroups().hierarchies().iter();
+        all.filter(|one| !one.unified && !one.is_freezer()).map(|one| one.dir(&self.path)).collect()
     }
 
     pub(crate) fn arm(&self, proof: LeakProof) -> Result<Armed, Refused> {
