@@ -29,6 +29,7 @@ fn life(events: &[Event], wanted: CgroupRef) -> Vec<&'static str> {
             Occurrence::Forked { .. }
             | Occurrence::Execed { .. }
             | Occurrence::Exited { .. }
+            | Occurrence::Killed { .. }
             | Occurrence::Unidentified { .. } => return None,
         };
         (cgroup == wanted).then_some(word)
@@ -44,7 +45,9 @@ fn concerns(event: &Event, pid: u32) -> bool {
         Occurrence::Unidentified { tgid, creator, .. } => {
             tgid.get() == pid || creator.is_some_and(|creator| creator.get() == pid)
         }
-        Occurrence::CgroupMade { .. }
+        // The bench ends its processes itself: its own signals are no part of their lives.
+        Occurrence::Killed { .. }
+        | Occurrence::CgroupMade { .. }
         | Occurrence::CgroupRemoved { .. }
         | Occurrence::CgroupPopulated { .. }
         | Occurrence::CgroupFrozen { .. } => false,
@@ -449,4 +452,31 @@ fn without_a_runtime_or_an_object_there_is_no_probe() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let _entered = runtime.enter();
     assert!(matches!(Probe::load(b"not an object", Level::Btf), Err(ProbeError::Object(_))));
+}
+
+#[tokio::test]
+async fn what_this_process_kills_is_told_by_incarnation_and_nobody_elses_signals_are() {
+    let mut probe = attached();
+    let [ours, ended, theirs] =
+        [(); 3].map(|()| std::process::Command::new("sleep").arg("1000").spawn().unwrap());
+    let [mut ours, mut ended, mut theirs] = [ours, ended, theirs];
+    let key = key_of(ours.id());
+    let signal = |child: &std::process::Child, signal| {
+        let pid = nix::unistd::Pid::from_raw(child.id().try_into().unwrap());
+        nix::sys::signal::kill(pid, signal).unwrap();
+    };
+    signal(&ended, nix::sys::signal::Signal::SIGTERM);
+    let by_another = std::process::Command::new("kill").args(["-KILL", &theirs.id().to_string()]).status();
+    assert!(by_another.unwrap().success());
+    signal(&ours, nix::sys::signal::Signal::SIGKILL);
+    let killed = |event: &Event| {
+        let Occurrence::Killed { process, .. } = event.what else { return None };
+        Some(process)
+    };
+    let events = until(&mut probe, |events| events.iter().any(|event| killed(event).is_some())).await;
+    let told: Vec<ProcessKey> = events.iter().filter_map(killed).collect();
+    assert_eq!(told, [key]);
+    for child in [&mut ours, &mut ended, &mut theirs] {
+        child.wait().unwrap();
+    }
 }

@@ -3,7 +3,7 @@
 use super::Kind;
 
 /// Number of slots.
-pub const COUNTERS: u32 = 10;
+pub const COUNTERS: u32 = 11;
 
 /// A slot: losses of a kind of record are counted under the kind's own number, slot 0 stays empty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,5 +26,6 @@ impl Counter {
 
 const _: () = {
     assert!(Counter::of(Kind::EXIT).0 < Counter::TRACKED_FULL.0, "kinds and causes share the array");
-    assert!(Counter::WATCH_FULL.0 < COUNTERS, "within the array");
+    assert!(Counter::of(Kind::KILL).0 > Counter::WATCH_FULL.0, "not a cause");
+    assert!(Counter::of(Kind::KILL).0 < COUNTERS, "within the array");
 };

@@ -33,7 +33,7 @@ pub const SELF_CHECK: Program = Program::new("self_check", "sched", "sched_proce
 pub const CLASSIC_SELF_CHECK: Program = Program::new("self_check_classic", "task", "task_newtask");
 
 /// The typed programs that stay attached, in the order of attachment: first what fills the maps, then the rest.
-pub const PROGRAMS: [Program; 7] = [
+pub const PROGRAMS: [Program; 8] = [
     Program::new("cgroup_mkdir", "cgroup", "cgroup_mkdir"),
     Program::new("cgroup_rmdir", "cgroup", "cgroup_rmdir"),
     Program::new("cgroup_notify_populated", "cgroup", "cgroup_notify_populated"),
@@ -41,9 +41,10 @@ pub const PROGRAMS: [Program; 7] = [
     Program::new("sched_process_exit", "sched", "sched_process_exit"),
     Program::new("sched_process_fork", "sched", "sched_process_fork"),
     Program::new("sched_process_exec", "sched", "sched_process_exec"),
+    Program::new("signal_generate", "signal", "signal_generate"),
 ];
 
-/// The classic ones in the same order.
+/// The classic ones in the same order, but for signals.
 pub const CLASSIC_PROGRAMS: [Program; 7] = [
     Program::new("cgroup_mkdir_classic", "cgroup", "cgroup_mkdir"),
     Program::new("cgroup_rmdir_classic", "cgroup", "cgroup_rmdir"),

@@ -3,7 +3,7 @@
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// Version of everything in this module tree; 4 bits, sent in every record.
-pub const VERSION: u8 = 2;
+pub const VERSION: u8 = 3;
 
 /// A task's `comm`: 16 bytes (`TASK_COMM_LEN`), NUL padded, as two words that programs can copy without a loop.
 pub type Comm = [u64; 2];
@@ -25,6 +25,7 @@ pub struct Kind(pub u16);
 /// | fork | | child's start | creator's start | | child | creator | | | the creator's |
 /// | exec | | start | | | process | | | | the new one |
 /// | exit | | start | | | process | | | wait status | last thread's |
+/// | kill | | start | | | the one killed | the sender | | | the one killed's |
 /// | self check | v2 cgroup by offsets | start | v2 cgroup by helper | v2 | process | parent | | live threads | leader's |
 ///
 /// A classic program does not know a new cgroup's parent (zero), nor the starts and the wait status of processes: then
@@ -82,6 +83,8 @@ impl Kind {
     pub const EXIT: Self = Self(7);
     /// What the programs read about the process that loaded them.
     pub const SELF_CHECK: Self = Self(8);
+    /// The process that loaded the programs sent SIGKILL. (9 is taken, see [`Counter`](super::Counter).)
+    pub const KILL: Self = Self(10);
 }
 
 // === impl Record ===

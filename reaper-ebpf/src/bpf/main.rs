@@ -27,6 +27,7 @@ mod emit;
 mod filter;
 mod kread;
 mod maps;
+mod signal;
 mod task;
 
 use aya_ebpf::macros::{btf_tracepoint, tracepoint};
@@ -65,6 +66,11 @@ fn sched_process_exec(ctx: BtfTracePointContext) -> Option<()> {
 #[btf_tracepoint(function = "sched_process_exit")]
 fn sched_process_exit(ctx: BtfTracePointContext) -> Option<()> {
     task::try_exit(&ctx)
+}
+
+#[btf_tracepoint(function = "signal_generate")]
+fn signal_generate(ctx: BtfTracePointContext) -> Option<()> {
+    signal::try_generate(&ctx)
 }
 
 #[btf_tracepoint(function = "sched_process_fork")]

@@ -62,6 +62,8 @@ enum Kind {
     ProcessExeced,
     /// A process ended
     ProcessExited,
+    /// This program, which shows the events, killed a process
+    ProcessKilled,
     /// A command of runc, crun or youki ended
     CommandEnded,
     /// A process number came back
@@ -210,6 +212,9 @@ fn line(told: &Told) -> Line {
         }
         Occurrence::Execed { process, comm, .. } => {
             of(Kind::ProcessExeced, process, format!("{} is {comm}", process.tgid))
+        }
+        Occurrence::Killed { process, comm, .. } => {
+            of(Kind::ProcessKilled, process, format!("{} {comm} by this program", process.tgid))
         }
         Occurrence::Exited { process, status, comm, .. } => {
             let end = status.map(ProcessEnd::from_status);

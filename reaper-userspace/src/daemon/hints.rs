@@ -9,6 +9,7 @@ use tokio::sync::mpsc::Receiver;
 use super::awake::Awake;
 use super::clock;
 use super::listen::{Batch, Heard, Listening, listen};
+use crate::event::Occurrence;
 use crate::ident::{CgroupRef, ProcessKey, StartTicks, Tgid};
 use crate::kernel::chain;
 use crate::metrics::ProbeLevel;
@@ -30,11 +31,16 @@ pub enum Wanted {
     Poll,
 }
 
+/// The kernel reports a signal when it is sent; the reader only has to be scheduled.
+const KILLS_WAIT: Duration = Duration::from_millis(250);
+
 /// A source of hints.
 #[derive(Debug)]
 pub(super) struct Hints {
     probe: Option<Probe>,
     heard: Option<Receiver<Batch>>,
+    /// Read while waiting for something else.
+    kept: Vec<Heard>,
     tracked: BTreeSet<CgroupRef>,
     watched: BTreeSet<ProcessKey>,
     covered: Losses,
@@ -48,7 +54,7 @@ impl Hints {
     pub(super) fn start(wanted: Wanted) -> anyhow::Result<Self> {
         let (probe, heard) = load(wanted)?.unzip();
         let (tracked, watched, covered) = (BTreeSet::new(), BTreeSet::new(), Losses::default());
-        Ok(Self { probe, heard, tracked, watched, covered, awake: clock::awake() })
+        Ok(Self { probe, heard, kept: vec![], tracked, watched, covered, awake: clock::awake() })
     }
 
     /// How hints are obtained.
@@ -72,6 +78,39 @@ impl Hints {
 
     /// Waits for events; for ever where there are no probes. Cancel safe.
     pub(super) async fn next(&mut self) -> anyhow::Result<Vec<Heard>> {
+        if !self.kept.is_empty() {
+            return Ok(std::mem::take(&mut self.kept));
+        }
+        self.receive().await
+    }
+
+    /// Whether the kernel says whom this process kills.
+    pub(super) fn tells_kills(&self) -> bool {
+        self.level() == ProbeLevel::Btf
+    }
+
+    /// Waits until the kernel has told of so many kills of ours, or for long enough; every other event is kept for
+    /// [`Hints::next`].
+    pub(super) async fn kills(&mut self, expected: usize) -> anyhow::Result<Vec<ProcessKey>> {
+        let until = tokio::time::Instant::now().checked_add(KILLS_WAIT);
+        let deadline = until.context("no time")?;
+        let mut found = vec![];
+        loop {
+            if found.len() >= expected {
+                return Ok(found);
+            }
+            match tokio::time::timeout_at(deadline, self.receive()).await {
+                Ok(batch) => {
+                    let batch = batch?;
+                    found.extend(batch.iter().filter_map(killed));
+                    self.kept.extend(batch.into_iter().filter(|heard| killed(heard).is_none()));
+                }
+                Err(_elapsed) => return Ok(found),
+            }
+        }
+    }
+
+    async fn receive(&mut self) -> anyhow::Result<Vec<Heard>> {
         match &mut self.heard {
             Some(heard) => Ok(heard.recv().await.context("nobody reads the events any more")??),
             None => std::future::pending().await,
@@ -206,6 +245,21 @@ fn load(wanted: Wanted) -> anyhow::Result<Option<Listening>> {
         tracing::warn!("level poll: looking from time to time instead");
     }
     Ok(listening)
+}
+
+/// Whom this event says we killed.
+pub(super) const fn killed(heard: &Heard) -> Option<ProcessKey> {
+    match heard.event.what {
+        Occurrence::Killed { process, .. } => Some(process),
+        Occurrence::Forked { .. }
+        | Occurrence::Execed { .. }
+        | Occurrence::Exited { .. }
+        | Occurrence::Unidentified { .. }
+        | Occurrence::CgroupMade { .. }
+        | Occurrence::CgroupRemoved { .. }
+        | Occurrence::CgroupPopulated { .. }
+        | Occurrence::CgroupFrozen { .. } => None,
+    }
 }
 
 fn start_of(tgid: Tgid) -> Option<StartTicks> {

@@ -92,6 +92,7 @@ fn hear(event: Event) -> Heard {
         Occurrence::Forked { .. }
         | Occurrence::Execed { .. }
         | Occurrence::Exited { .. }
+        | Occurrence::Killed { .. }
         | Occurrence::Unidentified { .. }
         | Occurrence::CgroupMade { .. }
         | Occurrence::CgroupRemoved { .. }

@@ -8,6 +8,7 @@
 pub mod act;
 mod awake;
 pub mod brakes;
+mod bystander;
 pub mod clock;
 mod creates;
 pub mod engine;

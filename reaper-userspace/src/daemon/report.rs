@@ -59,6 +59,7 @@ pub(super) fn count_events(metrics: &Metrics, events: &[Heard]) {
             Occurrence::Execed { .. } | Occurrence::Unidentified { act: Act::Execed, .. } => {
                 KernelEvent::ProcessExec
             }
+            Occurrence::Killed { .. } => KernelEvent::Signal,
             Occurrence::Exited { .. } | Occurrence::Unidentified { act: Act::Exited, .. } => {
                 KernelEvent::ProcessExit
             }
@@ -79,7 +80,8 @@ pub(super) fn count_losses(metrics: &Metrics, before: Losses, now: Losses) {
             | Loss::Frozen
             | Loss::Fork
             | Loss::Exec
-            | Loss::Exit => crate::metrics::Loss::RingbufFull,
+            | Loss::Exit
+            | Loss::Kill => crate::metrics::Loss::RingbufFull,
         };
         metrics.probe.lost.add(reason, count.saturating_sub(before.get(loss)));
     }

@@ -15,8 +15,8 @@ use tokio::time::sleep;
 use super::clock;
 use super::engine::{Engine, Round};
 use super::follow::follow;
-use super::hints::Hints;
 pub use super::hints::Wanted;
+use super::hints::{self, Hints};
 use super::holds::Hold;
 use super::listen::Heard;
 use super::lock::{self, Lock};
@@ -26,7 +26,7 @@ use super::schedule::{Due, Schedule};
 use super::sweep::{Reaping, Tally};
 use crate::admin::{Admin, Health};
 use crate::cgroupfs::CgroupDir;
-use crate::ident::{CgroupRef, Lookup};
+use crate::ident::{CgroupRef, Lookup, ProcessKey};
 use crate::kernel::return_memory;
 use crate::leak::HoldKind;
 use crate::lineage::{Lineage, Notice};
@@ -181,6 +181,11 @@ impl Service {
         metrics.probe.set_level(hints.level());
         metrics.daemon.component_up.set(Component::Ebpf, f64::from(u8::from(hints.is_live())));
         metrics.daemon.component_up.set(Component::Cgroupfs, 1.0);
+        if !hints.tells_kills() {
+            tracing::info!(
+                "without typed probes a killed bystander is told from what was sent, not from what the kernel saw"
+            );
+        }
         let schedule = Schedule::new(settings.interval, clock::boot());
         tracing::info!(
             mode = ?engine.policy().mode, probes = hints.level().as_str(), audit = %settings.audit_log.display(),
@@ -277,6 +282,9 @@ impl Service {
                 None => {}
             }
         }
+        // Of acts that have ended; usually they are compared there.
+        let killed: Vec<ProcessKey> = events.iter().filter_map(hints::killed).collect();
+        self.reaping.accuse(&killed);
         if let Some(first) = events.first() {
             self.hinted.get_or_insert(first.event.at);
             self.schedule.hint(clock::boot());
@@ -302,7 +310,7 @@ impl Service {
         if trigger == ResyncTrigger::Periodic {
             self.hints.tidy();
         }
-        let acted = self.reaping.sweep(&mut self.engine, &self.hints, &round, hinted).await;
+        let acted = self.reaping.sweep(&mut self.engine, &mut self.hints, &round, hinted).await;
         self.show_health(&round);
         self.manager.status(&self.status(&round));
         report::count_round(&self.metrics, &round, self.reaping.states());

@@ -126,7 +126,9 @@ impl Stream {
             // Whose number it was is not known any more.
             Occurrence::Unidentified { .. } => told,
             Occurrence::Forked { child, .. } => self.of_process(told, child.tgid),
-            Occurrence::Execed { process, .. } => self.of_process(told, process.tgid),
+            Occurrence::Execed { process, .. } | Occurrence::Killed { process, .. } => {
+                self.of_process(told, process.tgid)
+            }
             Occurrence::Exited { process, .. } => {
                 let told = self.of_process(told, process.tgid);
                 self.members.remove(&process.tgid);

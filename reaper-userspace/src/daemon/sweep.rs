@@ -8,6 +8,7 @@ use anyhow::Context as _;
 
 use super::act::{Acted, Unrecorded, carry_out, wait_for_others};
 use super::brakes::{Brakes, Braking, Changes};
+use super::bystander::Watchman;
 use super::engine::{Engine, Judged, Round, Seek};
 use super::hints::Hints;
 use super::holds::Hold;
@@ -17,7 +18,7 @@ use super::service::Settings;
 use super::{clock, records};
 use crate::audit::{Node, Trigger};
 use crate::fact::Subject;
-use crate::ident::LeakId;
+use crate::ident::{LeakId, ProcessKey};
 use crate::kernel::chain;
 use crate::leak::{Guard, HoldKind, KillMethod, LeakKind, LeakState, Outcome};
 use crate::metrics::{ClearedBy, Metrics, ReapStep, RecordType, Word as _};
@@ -55,6 +56,7 @@ pub struct Tally {
 pub(super) struct Reaping {
     ledger: Ledger,
     brakes: Brakes,
+    watchman: Watchman,
     state_dir: PathBuf,
     metrics: Metrics,
     states: States,
@@ -84,6 +86,7 @@ impl Reaping {
         let mut reaping = Self {
             ledger: Ledger::new(settings.audit_log.clone(), node, metrics.clone()),
             brakes,
+            watchman: Watchman::default(),
             state_dir: settings.state_dir.clone(),
             metrics,
             states: States::new(),
@@ -130,7 +133,7 @@ impl Reaping {
     pub(super) async fn sweep(
         &mut self,
         engine: &mut Engine,
-        hints: &Hints,
+        hints: &mut Hints,
         round: &Round,
         hinted: Option<BootTime>,
     ) -> usize {
@@ -156,7 +159,7 @@ impl Reaping {
     async fn reap<S: Seek + Reap>(
         &mut self,
         engine: &mut Engine,
-        hints: &Hints,
+        hints: &mut Hints,
         proofs: Vec<LeakProof<S>>,
         standing: &Standing,
     ) -> usize {
@@ -290,7 +293,7 @@ impl Reaping {
         }
     }
 
-    async fn act<S: Seek + Reap>(&mut self, engine: &mut Engine, hints: &Hints, plan: ReapPlan<S>) {
+    async fn act<S: Seek + Reap>(&mut self, engine: &mut Engine, hints: &mut Hints, plan: ReapPlan<S>) {
         // A pause may have begun since the look, or harm been done.
         if let Some(detail) = self.brakes.paused_now() {
             return self.note_refusal(&plan, &Veto { guard: Guard::Paused, detail, ready_at: None });
@@ -308,6 +311,7 @@ impl Reaping {
             Acted::Done { report, outcome, unrecorded } => {
                 self.metrics.audit.records.inc(RecordType::ReapIntent);
                 self.note_outcome(&report, unrecorded);
+                self.compare(hints, &report).await;
                 tracing::info!(leak = %id, container.id = %key, %kind, took = ?report.took, killed = report.killed.len(), "{}", report.summary());
                 self.count(kind, &report, outcome);
                 self.stop_if_harmful(&report);
@@ -324,6 +328,37 @@ impl Reaping {
                 self.metrics.reap.reaps.inc((kind, Outcome::Vetoed));
                 self.ledger.failed(&error);
             }
+        }
+    }
+
+    /// What the kernel saw us kill, against what was meant.
+    async fn compare(&mut self, hints: &mut Hints, report: &Report) {
+        self.watchman.acted(report);
+        if !hints.tells_kills() {
+            return;
+        }
+        match hints.kills(report.sent).await {
+            Ok(killed) if killed.len() < report.sent => {
+                let (sent, seen) = (report.sent, killed.len());
+                tracing::warn!(
+                    sent,
+                    seen,
+                    "the kernel did not tell of every signal, what was sent is what counts"
+                );
+                self.accuse(&killed);
+            }
+            Ok(killed) => self.accuse(&killed),
+            Err(error) => tracing::warn!("{error:#}: what was sent is what counts"),
+        }
+    }
+
+    /// The kernel says that we killed these: whoever was not meant ends all acting.
+    pub(super) fn accuse(&mut self, killed: &[ProcessKey]) {
+        let strangers = self.watchman.strangers(killed);
+        self.metrics.reap.bystanders.inc_by(u64::try_from(strangers.len()).unwrap_or(u64::MAX));
+        if let Some(process) = strangers.first() {
+            let reason = format!("the kernel saw us kill process {process}, which no act was about");
+            self.brakes.harm(reason);
         }
     }
 

@@ -83,6 +83,11 @@ fn occurrence(record: &Record) -> Result<Occurrence, DecodeError> {
             status: Some(record.code),
             comm: comm(record),
         }),
+        Kind::KILL => Ok(Occurrence::Killed {
+            process: subject(record)?,
+            born: BootTime::from_nanos(record.aux),
+            comm: comm(record),
+        }),
         Kind(unknown) => Err(DecodeError::Kind(unknown)),
     }
 }
@@ -167,6 +172,7 @@ mod tests {
                 ..about(Kind::FORK, child, born, comm)
             },
             Occurrence::Execed { process, born, comm } => about(Kind::EXEC, process, born, comm),
+            Occurrence::Killed { process, born, comm } => about(Kind::KILL, process, born, comm),
             Occurrence::Exited { process, born, status, comm } => {
                 Record { code: status.unwrap_or_default(), ..about(Kind::EXIT, process, born, comm) }
             }
@@ -239,6 +245,11 @@ mod tests {
                 born,
                 comm
             }),
+            (a_birth(), a_comm()).prop_map(|((process, born), comm)| Occurrence::Killed {
+                process,
+                born,
+                comm
+            }),
             (a_birth(), any::<i32>(), a_comm()).prop_map(|((process, born), status, comm)| {
                 Occurrence::Exited { process, born, status: Some(status), comm }
             }),
@@ -271,7 +282,7 @@ mod tests {
             record.comm = words(Comm::from_kernel(*bytes.first_chunk().unwrap()));
             match Event::decode(record.as_bytes()) {
                 Ok(event) => prop_assert_eq!(event.at, BootTime::from_nanos(7)),
-                Err(DecodeError::Kind(unknown)) => prop_assert!(unknown == 0 || unknown > Kind::EXIT.0),
+                Err(DecodeError::Kind(unknown)) => prop_assert!([0, 8, 9, 11].contains(&unknown)),
                 Err(DecodeError::Process { tgid: bad, .. }) => prop_assert!(bad == 0 || i32::try_from(bad).is_err()),
                 Err(DecodeError::Flag { value: bad, .. }) => prop_assert!(bad > 1),
                 Err(other) => prop_assert!(false, "{}", other),

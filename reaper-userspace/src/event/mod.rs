@@ -90,6 +90,15 @@ pub enum Occurrence {
         /// The last thread's name.
         comm: Comm,
     },
+    /// This very program sent SIGKILL to a process.
+    Killed {
+        /// The process.
+        process: ProcessKey,
+        /// When it started, to the nanosecond.
+        born: BootTime,
+        /// Its name.
+        comm: Comm,
+    },
     /// Something happened to a watched process of which only the number is known; see [`Event::identified`].
     Unidentified {
         /// What.

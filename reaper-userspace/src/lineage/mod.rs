@@ -102,7 +102,8 @@ impl Lineage {
             Occurrence::CgroupMade { .. }
             | Occurrence::CgroupRemoved { .. }
             | Occurrence::CgroupPopulated { .. }
-            | Occurrence::CgroupFrozen { .. } => None,
+            | Occurrence::CgroupFrozen { .. }
+            | Occurrence::Killed { .. } => None,
         }
     }
 

@@ -128,6 +128,8 @@ labels! {
         ProcessExec = "process_exec",
         /// A process ended.
         ProcessExit = "process_exit",
+        /// This program sent SIGKILL.
+        Signal = "signal",
     }
 }
 

@@ -31,6 +31,8 @@ pub enum Loss {
     Exec,
     /// No room in the ring for the end of a process.
     Exit,
+    /// No room in the ring for a signal of our own.
+    Kill,
     /// A new cgroup is not tracked: the map is full.
     TrackedFull,
     /// A new process is not watched: the map is full.
@@ -51,7 +53,7 @@ pub struct Losses([u64; Loss::ALL.len()]);
 
 impl Loss {
     /// All of them, in the order of their numbers.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::Mkdir,
         Self::Rmdir,
         Self::Populated,
@@ -59,6 +61,7 @@ impl Loss {
         Self::Fork,
         Self::Exec,
         Self::Exit,
+        Self::Kill,
         Self::TrackedFull,
         Self::WatchFull,
         Self::Skipped,
@@ -75,6 +78,7 @@ impl Loss {
             Self::Fork => "fork",
             Self::Exec => "exec",
             Self::Exit => "exit",
+            Self::Kill => "kill",
             Self::TrackedFull => "tracked_full",
             Self::WatchFull => "watch_full",
             Self::Skipped => "skipped",
@@ -92,6 +96,7 @@ impl Loss {
             Self::Fork => Some(Counter::of(Kind::FORK)),
             Self::Exec => Some(Counter::of(Kind::EXEC)),
             Self::Exit => Some(Counter::of(Kind::EXIT)),
+            Self::Kill => Some(Counter::of(Kind::KILL)),
             Self::TrackedFull => Some(Counter::TRACKED_FULL),
             Self::WatchFull => Some(Counter::WATCH_FULL),
             Self::Skipped | Self::Undecodable => None,

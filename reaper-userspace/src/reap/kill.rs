@@ -41,6 +41,10 @@ pub(super) struct Killing {
     pub(super) comms: BTreeMap<ProcessKey, String>,
     /// Signalled, and not known to have ended.
     signalled: Vec<Member>,
+    /// Whom the kill might touch.
+    pub(super) familiar: BTreeSet<ProcessKey>,
+    /// Signals that reached a process.
+    pub(super) sent: usize,
     pub(super) bystanders: BTreeSet<ProcessKey>,
     /// Still in the trees.
     pub(super) remaining: Vec<Remaining>,
@@ -85,6 +89,7 @@ pub(super) fn kill(
         killing.error.get_or_insert(error);
     }
     killing.bystanders = killing.killed.difference(&familiar).copied().collect();
+    killing.familiar = familiar;
     if killing.error.is_some() {
         killing.remaining = remaining(trees);
     }
@@ -133,7 +138,7 @@ fn one_round(
     }
     for member in &members {
         hook::pass(Point::Signal);
-        signal(member)?;
+        killing.sent = killing.sent.saturating_add(usize::from(signal(member)?));
     }
     hook::pass(Point::Signalled);
     freezers.open();
@@ -144,13 +149,15 @@ fn one_round(
     Ok(())
 }
 
+/// True if there was somebody to signal.
 #[expect(clippy::disallowed_methods, reason = "the one place that signals, through a pidfd proven a member")]
-fn signal(member: &Member) -> Result<(), String> {
+fn signal(member: &Member) -> Result<bool, String> {
     let key = member.key();
     never(key)?;
     match rustix::process::pidfd_send_signal(member.as_fd(), Signal::KILL) {
-        // ESRCH: it was reaped meanwhile, and the pidfd names nobody else.
-        Ok(()) | Err(Errno::SRCH) => Ok(()),
+        Ok(()) => Ok(true),
+        // It was reaped meanwhile, and the pidfd names nobody else.
+        Err(Errno::SRCH) => Ok(false),
         Err(source) => Err(format!("cannot kill process {key}: {source}")),
     }
 }

@@ -277,6 +277,8 @@ impl Run<'_> {
         let killing = kill::kill(&trees, &judged, &planned, early, self.timing);
         self.report.killed.extend(killing.killed);
         self.report.comms.extend(killing.comms);
+        self.report.familiar.extend(killing.familiar);
+        self.report.sent = self.report.sent.saturating_add(killing.sent);
         self.report.bystanders.extend(killing.bystanders);
         self.report.remaining = killing.remaining;
         self.report.escaped = killing.escaped;

@@ -1,6 +1,6 @@
 //! What became of a reap.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use serde::Serialize;
@@ -42,6 +42,10 @@ pub struct Report {
     pub killed: Vec<ProcessKey>,
     /// What those call themselves.
     pub comms: BTreeMap<ProcessKey, String>,
+    /// Whom the act might touch: who was judged, and who descends from those.
+    pub familiar: BTreeSet<ProcessKey>,
+    /// Signals that reached a process.
+    pub sent: usize,
     /// Processes killed that were neither judged nor descend from one that was. Must stay empty.
     pub bystanders: Vec<ProcessKey>,
     /// Processes that did not end, or do not belong and were left alone.

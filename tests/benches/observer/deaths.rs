@@ -42,6 +42,7 @@ pub(crate) async fn run(count: u64, summary: &mut Summary) -> Result<()> {
                 // Of the storm itself, or of runtimes elsewhere on the machine.
                 Occurrence::Forked { .. }
                 | Occurrence::Execed { .. }
+                | Occurrence::Killed { .. }
                 | Occurrence::CgroupMade { .. }
                 | Occurrence::CgroupRemoved { .. }
                 | Occurrence::CgroupPopulated { .. }

@@ -121,6 +121,7 @@ fn note(event: &Event, works: &mut BTreeMap<Tgid, String>, ends: &Ends) {
             }
         }
         Occurrence::Forked { .. }
+        | Occurrence::Killed { .. }
         | Occurrence::Unidentified { .. }
         | Occurrence::CgroupMade { .. }
         | Occurrence::CgroupRemoved { .. }

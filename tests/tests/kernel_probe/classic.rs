@@ -10,7 +10,10 @@ use crate::{about, concerns, life};
 fn acts(events: &[Event], pid: u32) -> Vec<Act> {
     let act = |event: &Event| match event.what {
         Occurrence::Unidentified { act, tgid, .. } => (tgid.get() == pid).then_some(act),
-        Occurrence::Forked { .. } | Occurrence::Execed { .. } | Occurrence::Exited { .. } => {
+        Occurrence::Forked { .. }
+        | Occurrence::Execed { .. }
+        | Occurrence::Exited { .. }
+        | Occurrence::Killed { .. } => {
             panic!("a classic program cannot know this: {event:?}")
         }
         Occurrence::CgroupMade { .. }
