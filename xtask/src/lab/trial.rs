@@ -7,11 +7,12 @@ use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
 use clap::Args as ClapArgs;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::job::Job;
 use super::machine::{self, Limits};
 use super::node::{self, Node};
+use super::store::Store;
 use super::{ready, report};
 use crate::build;
 use crate::setup::say;
@@ -26,13 +27,16 @@ pub(crate) struct Test {
     /// Only this scenario; repeatable
     #[arg(long = "only", value_name = "SCENARIO")]
     scenarios: Vec<String>,
-    /// Replace the table in docs/kernels.md
-    #[arg(long)]
+    /// Play this static cgroup-reaper instead of building the release
+    #[arg(long, value_name = "PATH")]
+    product: Option<PathBuf>,
+    /// Replace the table in docs/kernels.md: these nodes, and the others as they were played last
+    #[arg(long, conflicts_with = "scenarios")]
     write: bool,
 }
 
 /// How one scenario ended in a node.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 pub(super) struct Outcome {
     pub(super) name: String,
     pub(super) ok: bool,
@@ -41,9 +45,10 @@ pub(super) struct Outcome {
 }
 
 /// All of one node.
-#[derive(Debug)]
+#[derive(Debug, Deserialize, Serialize)]
 pub(super) struct Record {
-    pub(super) node: &'static Node,
+    pub(super) node: String,
+    pub(super) cgroups: String,
     /// Versions of what runs there, by name.
     pub(super) versions: BTreeMap<String, String>,
     pub(super) outcomes: Vec<Outcome>,
@@ -56,11 +61,21 @@ pub(super) struct Record {
 impl Test {
     pub(super) fn run(&self) -> anyhow::Result<ExitCode> {
         let nodes = if self.nodes.is_empty() { node::ALL.iter().collect() } else { self.named()? };
-        let job = self.job()?;
-        let records: Vec<Record> = nodes.into_iter().map(|node| trial(node, &job)).collect();
+        let (store, job) = (Store::open()?, self.job()?);
+        let mut records = vec![];
+        for node in nodes {
+            let record = trial(node, &job);
+            // A part of the scenarios says nothing about the node.
+            if self.scenarios.is_empty() {
+                record.keep(&store)?;
+            }
+            records.push(record);
+        }
         report::show(&records);
         if self.write {
-            report::write(&records, &self.scenarios)?;
+            report::write(
+                &node::ALL.iter().filter_map(|node| Record::kept(&store, node)).collect::<Vec<_>>(),
+            )?;
         }
         let whole = records.iter().all(Record::is_whole);
         Ok(if whole { ExitCode::SUCCESS } else { ExitCode::FAILURE })
@@ -72,7 +87,8 @@ impl Test {
 
     /// The product and the program that plays the scenarios, both static.
     fn job(&self) -> anyhow::Result<Job> {
-        let (product, player) = (build::product()?, build::static_test("lab_node")?);
+        let product = self.product.clone().map_or_else(build::product, Ok)?;
+        let player = build::static_test("lab_node")?;
         let command = [vec!["./lab_node".to_owned()], self.scenarios.clone()].concat();
         Ok(Job { files: [vec![product, player], shipped()].concat(), command })
     }
@@ -86,7 +102,7 @@ fn shipped() -> Vec<PathBuf> {
 
 /// A node that does not build, boot or finish is a broken one, and the others are still played.
 fn trial(node: &'static Node, job: &Job) -> Record {
-    let mut record = Record { node, versions: BTreeMap::new(), outcomes: vec![], broken: None };
+    let mut record = Record::of(node);
     let played = play(node, job, &mut record);
     record.broken = played.err().map(|error| format!("{error:#}"));
     if let Some(why) = &record.broken {
@@ -114,6 +130,24 @@ fn play(node: &'static Node, job: &Job, record: &mut Record) -> anyhow::Result<(
 // === impl Record ===
 
 impl Record {
+    fn of(node: &Node) -> Self {
+        let (node, cgroups) = (node.name.to_owned(), node.cgroups.as_str().to_owned());
+        Self { node, cgroups, versions: BTreeMap::new(), outcomes: vec![], broken: None }
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "a file of the lab's own")]
+    fn keep(&self, store: &Store) -> anyhow::Result<()> {
+        let path = store.make("results")?.join(format!("{}.json", self.node));
+        std::fs::write(&path, serde_json::to_string(self)?)
+            .with_context(|| format!("cannot write {}", path.display()))
+    }
+
+    /// How the node was played last; `None` if it never was.
+    fn kept(store: &Store, node: &Node) -> Option<Self> {
+        let text = std::fs::read_to_string(store.dir().join(format!("results/{}.json", node.name))).ok()?;
+        serde_json::from_str(&text).ok()
+    }
+
     pub(super) fn is_whole(&self) -> bool {
         self.broken.is_none() && self.outcomes.iter().all(|outcome| outcome.ok)
     }
@@ -131,11 +165,11 @@ impl Record {
             let mark = if outcome.ok { "ok" } else { "FAILED" };
             say(&format!(
                 "{:<18} {:<14} {mark:<6} {:>4} s  {}",
-                self.node.name, outcome.name, outcome.seconds, outcome.said
+                self.node, outcome.name, outcome.seconds, outcome.said
             ));
             self.outcomes.push(outcome);
         } else if !line.is_empty() {
-            say(&format!("{}: {line}", self.node.name));
+            say(&format!("{}: {line}", self.node));
         }
         Ok(())
     }
@@ -146,8 +180,7 @@ mod tests {
     use super::*;
 
     fn record() -> Record {
-        let node = node::find("sid").unwrap();
-        Record { node, versions: BTreeMap::new(), outcomes: vec![], broken: None }
+        Record::of(node::find("sid").unwrap())
     }
 
     #[test]
