@@ -29,7 +29,9 @@ pub use absence::NotStopped;
 pub use scene::{Expected, Sources};
 
 use crate::cgroupfs::{CgroupDir, CgroupfsError, Layout};
-use crate::fact::{BundleSighting, MisplacedSighting, Provenance, Seen, Sighting, TaskStatus, UnitSighting};
+use crate::fact::{
+    BundleFact, BundleSighting, MisplacedSighting, Provenance, Seen, Sighting, TaskStatus, UnitSighting,
+};
 use crate::ident::{CgroupRef, ContainerKey, Lookup, ProcessKey};
 use crate::systemd;
 use candidates::Candidate;
@@ -110,10 +112,15 @@ impl Survey {
                 .collect(),
             ..Look::default()
         };
+        let bundles: BTreeMap<&ContainerKey, &BundleFact> =
+            scene.bundles.iter().map(|bundle| (&bundle.key, bundle)).collect();
         for candidate in &candidates {
             if let Some(live) = scene.listed_task(&candidate.container) {
                 look.live.push(live);
-                look.misplaced.extend(placement::misplaced(&self.question(candidate, &candidates, &scene)));
+                if let Some(bundle) = bundles.get(&candidate.container) {
+                    let question = self.question(candidate, &candidates, &scene);
+                    look.misplaced.extend(placement::misplaced(&question, bundle));
+                }
                 look.seen.extend(remember(candidate, self.roots_of(candidate)));
                 continue;
             }

@@ -11,7 +11,6 @@
 
 use super::candidates::Candidate;
 use super::examine::{Question, runc_state};
-use super::scene::Scene;
 use crate::cgroupfs::HierarchyMount;
 use crate::fact::{BundleFact, Controllers, MisplacedSighting, Placement};
 use crate::ident::{Lookup, ProcessKey, Tgid};
@@ -21,9 +20,11 @@ use crate::procfs;
 const SYSTEMD: &str = "name=systemd";
 
 /// The container, if its init provably lives and provably is elsewhere. Whatever cannot be told is no report.
-pub(super) fn misplaced(question: &Question<'_>) -> Option<MisplacedSighting> {
-    let Question { candidate, scene, layout, .. } = *question;
-    let bundle = bundle_of(candidate, scene)?;
+pub(super) fn misplaced(question: &Question<'_>, bundle: &BundleFact) -> Option<MisplacedSighting> {
+    let Question { candidate, layout, .. } = *question;
+    if bundle.cgroup.found() != Some(&candidate.cgroup) {
+        return None;
+    }
     let init = *bundle.init_pid.found()?;
     let telling = telling(layout.hierarchies())?;
     if placed(init, telling, candidate)?.own {
@@ -41,13 +42,6 @@ pub(super) fn misplaced(question: &Question<'_>) -> Option<MisplacedSighting> {
         init: key,
         placements,
     })
-}
-
-fn bundle_of<'a>(candidate: &Candidate, scene: &'a Scene) -> Option<&'a BundleFact> {
-    let named = |bundle: &&BundleFact| {
-        bundle.key == candidate.container && bundle.cgroup == Lookup::Found(candidate.cgroup.clone())
-    };
-    scene.bundles.iter().find(named)
 }
 
 /// The hierarchy that systemd makes scopes in; without systemd the one that containers are killed through.

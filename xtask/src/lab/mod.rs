@@ -16,6 +16,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use anyhow::ensure;
 use clap::{Args as ClapArgs, Subcommand};
 
 use crate::setup::{self, say};
@@ -62,6 +63,12 @@ pub(crate) struct Shell {
     /// A file to be found in /lab; repeatable
     #[arg(long = "file", value_name = "PATH")]
     files: Vec<PathBuf>,
+}
+
+/// Plays the share of the scenarios that every run of all tests has time for.
+pub(crate) fn share() -> anyhow::Result<()> {
+    ensure!(trial::Test::share().run()? == ExitCode::SUCCESS, "not all scenarios passed");
+    Ok(())
 }
 
 pub(crate) fn run(lab: &Lab) -> anyhow::Result<ExitCode> {

@@ -81,6 +81,18 @@ impl Test {
         Ok(if whole { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 
+    /// What `cargo xtask test` plays: what differs most between nodes, in the oldest release that most run and in one
+    /// with a newer kernel.
+    pub(super) fn share() -> Self {
+        let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
+        Self {
+            nodes: words(&["bookworm", "trixie"]),
+            scenarios: words(&["doctor", "half_created", "failed_scope", "misplaced"]),
+            product: None,
+            write: false,
+        }
+    }
+
     fn named(&self) -> anyhow::Result<Vec<&'static Node>> {
         self.nodes.iter().map(|name| node::find(name)).collect()
     }

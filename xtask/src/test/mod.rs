@@ -15,13 +15,13 @@ use std::time::{Duration, Instant};
 use clap::{Args as ClapArgs, Subcommand};
 
 use crate::check::{self, Check};
-use crate::{build, lint, setup};
+use crate::{build, lab, lint, setup};
 use stage::{Group, STAGES, Stage};
 use tally::Tally;
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct Args {
-    /// Leave the end to end tests out
+    /// Leave the end to end tests and the whole nodes out
     #[arg(long)]
     fast: bool,
     #[command(subcommand)]
@@ -65,6 +65,9 @@ fn everything(args: &Args) -> anyhow::Result<ExitCode> {
     run.step("check", || check::run(Check::All));
     for stage in STAGES.iter().filter(|stage| !(args.fast && stage.group == Group::EndToEnd)) {
         run.tests(stage, product.as_ref());
+    }
+    if !args.fast {
+        run.step("lab", lab::share);
     }
     Ok(run.close())
 }
