@@ -91,3 +91,76 @@ fn active_state(word: &str) -> ActiveState {
 fn property<T: TryFrom<OwnedVariant>>(properties: &Properties, name: &str) -> Option<T> {
     properties.get(name)?.try_clone().ok()?.try_into().ok()
 }
+
+#[cfg(test)]
+mod tests {
+    use zbus::{ObjectPath, Variant};
+
+    use super::*;
+
+    fn value(value: impl Into<Variant<'static>>) -> OwnedVariant {
+        value.into().try_into().unwrap()
+    }
+
+    fn unit() -> Properties {
+        let job = (0_u32, ObjectPath::try_from("/").unwrap());
+        [("InvocationID", value(vec![7_u8; 16])), ("ActiveState", value("failed")), ("Job", value(job))]
+            .map(|(name, value)| (name.to_owned(), value))
+            .into()
+    }
+
+    fn scope() -> Properties {
+        let of = |name: &str, text: &'static str| (name.to_owned(), value(text));
+        [of("ControlGroup", "/kubepods.slice/cri-containerd-a.scope"), of("Result", "timeout")].into()
+    }
+
+    fn read(unit: &Properties, scope: &Properties) -> Result<Option<UnitFact>, BusError> {
+        let name = UnitName::try_from("cri-containerd-a.scope".to_owned()).unwrap();
+        let container = name.container().unwrap();
+        fact(name, container, unit, scope)
+    }
+
+    #[test]
+    fn a_failed_scope_is_read_with_its_run_and_its_cgroup() {
+        let read = read(&unit(), &scope()).unwrap().unwrap();
+        assert_eq!((read.state, read.has_job, read.result.as_str()), (ActiveState::Failed, false, "timeout"));
+        assert_eq!(read.invocation, InvocationId::from_bytes(&[7; 16]).unwrap());
+        assert_eq!(read.cgroup.unwrap().to_string(), "/kubepods.slice/cri-containerd-a.scope");
+    }
+
+    #[test]
+    fn a_unit_that_never_ran_is_none_and_a_removed_cgroup_is_no_path() {
+        let mut never = unit();
+        never.insert("InvocationID".to_owned(), value(Vec::<u8>::new()));
+        assert_eq!(read(&never, &scope()).unwrap(), None);
+        let mut removed = scope();
+        removed.insert("ControlGroup".to_owned(), value(""));
+        assert_eq!(read(&unit(), &removed).unwrap().unwrap().cgroup, None);
+    }
+
+    #[test]
+    fn a_state_of_a_later_systemd_is_busy() {
+        for word in ["active", "activating", "deactivating", "refreshing", "what comes next"] {
+            let mut later = unit();
+            later.insert("ActiveState".to_owned(), value(word));
+            assert_eq!(read(&later, &scope()).unwrap().unwrap().state, ActiveState::Busy, "{word}");
+        }
+    }
+
+    #[test]
+    fn an_answer_that_cannot_be_understood_is_an_error_not_absence() {
+        let spoils: [fn(&mut Properties, &mut Properties); 6] = [
+            |unit, _| drop(unit.remove("InvocationID")),
+            |unit, _| drop(unit.remove("Job")),
+            |unit, _| drop(unit.insert("InvocationID".to_owned(), value(vec![7_u8; 3]))),
+            |unit, _| drop(unit.insert("ActiveState".to_owned(), value(1_u32))),
+            |_, scope| drop(scope.remove("Result")),
+            |_, scope| drop(scope.insert("ControlGroup".to_owned(), value("/a/../b"))),
+        ];
+        for (number, spoil) in spoils.into_iter().enumerate() {
+            let (mut unit, mut scope) = (unit(), scope());
+            spoil(&mut unit, &mut scope);
+            assert!(read(&unit, &scope).is_err(), "{number}");
+        }
+    }
+}

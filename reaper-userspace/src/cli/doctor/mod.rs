@@ -9,14 +9,14 @@ mod kernel;
 mod privilege;
 mod runtime;
 
-use std::path::Path;
-
 use clap::Args as ClapArgs;
 
 use self::check::{Check, Doctor};
 use super::Status;
 use super::options::{AuditLog, Node};
 use super::output::{Format, print, print_json};
+use crate::ident::Lookup;
+use crate::systemd;
 
 /// Options of `doctor`.
 #[derive(Debug, ClapArgs)]
@@ -35,7 +35,7 @@ pub(super) async fn run(args: Args) -> anyhow::Result<Status> {
     let mut checks = [kernel::all(), cgroups::all(&sources.cgroup_roots), privilege::all()].concat();
     checks.extend(runtime::all(&sources).await);
     checks.extend(files::all(&args.audit.audit_log, &args.node.state_dir));
-    checks.push(systemd());
+    checks.push(scopes().await);
     let doctor = Doctor::new(&checks);
     match args.output {
         Format::Json => print_json(&doctor)?,
@@ -44,9 +44,19 @@ pub(super) async fn run(args: Args) -> anyhow::Result<Status> {
     Ok(doctor.status())
 }
 
-/// As `sd_booted(3)` finds out.
-fn systemd() -> Check {
-    let runs = Path::new("/run/systemd/system").is_dir();
-    let seen = if runs { "systemd manages this node" } else { "systemd does not manage this node" };
-    Check::ok("systemd", seen)
+async fn scopes() -> Check {
+    const NAME: &str = "systemd";
+    match systemd::failed_scopes().await {
+        Lookup::Found(failed) => {
+            let count = failed.len();
+            Check::ok(NAME, format!("systemd manages this node; failed scopes of containers: {count}"))
+        }
+        Lookup::NotFound => Check::ok(NAME, "systemd does not manage this node"),
+        Lookup::Unavailable(reason) => Check::warning(
+            NAME,
+            reason,
+            "failed scopes are not found until it answers: is dbus running, and in a container is \
+             /run/dbus/system_bus_socket mounted?",
+        ),
+    }
 }
