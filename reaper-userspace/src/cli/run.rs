@@ -19,8 +19,8 @@ pub(super) struct Args {
     /// What to do about confirmed leaks
     #[arg(long, value_enum, default_value_t, env = "CGROUP_REAPER_MODE")]
     mode: ModeWord,
-    /// Look until nothing changes by waiting, reap what is confirmed, and end: 0 nothing leaked, 3 leaks left, 5 a
-    /// reap failed
+    /// Look until nothing changes by waiting, reap what is confirmed, and end: 0 nothing leaked, 1 a
+    /// containerd gave no answer, 3 leaks left, 5 a reap failed
     #[arg(long)]
     once: bool,
     /// Time between two looks when nothing happens
@@ -106,11 +106,14 @@ pub(super) async fn run(args: Args) -> anyhow::Result<Status> {
     }
     let tally = service::once(engine, settings).await?;
     tracing::info!(reaped = tally.reaped, failed = tally.failed, left = tally.left, "done");
-    Ok(if tally.failed > 0 {
-        Status::ReapFailed
-    } else if tally.left > 0 {
-        Status::LeaksFound
-    } else {
-        Status::Success
-    })
+    if tally.failed > 0 {
+        return Ok(Status::ReapFailed);
+    }
+    if tally.left > 0 {
+        return Ok(Status::LeaksFound);
+    }
+    match tally.unanswered {
+        Some(silent) => anyhow::bail!("no answer, so nobody knows whether anything leaked: {silent}"),
+        None => Ok(Status::Success),
+    }
 }

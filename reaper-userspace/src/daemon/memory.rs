@@ -5,6 +5,7 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
@@ -14,6 +15,7 @@ use crate::fact::Seen;
 use crate::inventory::{BundleIdentity, Inventory, UnitIdentity};
 use crate::kernel::{ReadError, read_path};
 use crate::state;
+use crate::time::BootTime;
 
 /// 10,000 containers in ten hierarchies stay far below.
 const LIMIT: u64 = 32 << 20;
@@ -71,6 +73,38 @@ pub enum StateError {
     },
 }
 
+/// Keeps the memory of a running daemon: at once what says whose a cgroup is, the ages from time to time.
+#[derive(Debug, Default)]
+pub(super) struct Keeper {
+    kept: Memory,
+    at: Option<BootTime>,
+}
+
+// === impl Keeper ===
+
+impl Keeper {
+    /// Ages that are a little too young cost a little time after a restart, and a write at every look costs it always.
+    const RARELY: Duration = Duration::from_secs(30);
+
+    /// Writes it if that is worth a write; `last` where no other chance will come.
+    pub(super) fn keep(
+        &mut self,
+        memory: Memory,
+        directory: &Path,
+        now: BootTime,
+        last: bool,
+    ) -> Result<(), StateError> {
+        let same_cgroups = memory.seen == self.kept.seen && memory.creates == self.kept.creates;
+        let soon = self.at.is_some_and(|at| now.since(at) < Self::RARELY);
+        if self.at.is_some() && (memory == self.kept || same_cgroups && soon && !last) {
+            return Ok(());
+        }
+        memory.save(directory)?;
+        (self.kept, self.at) = (memory, Some(now));
+        Ok(())
+    }
+}
+
 // === impl Memory ===
 
 impl Memory {
@@ -93,6 +127,10 @@ impl Memory {
         let path = directory.join(FILE);
         let failed = |source| StateError::Write { path: path.clone(), source };
         let content = serde_json::to_vec(self).map_err(|source| failed(source.into()))?;
+        if u64::try_from(content.len()).unwrap_or(u64::MAX) > LIMIT {
+            // It could not be read again.
+            return Err(failed(io::ErrorKind::FileTooLarge.into()));
+        }
         state::replace(directory, FILE, &content).map_err(failed)
     }
 }
@@ -125,6 +163,40 @@ mod tests {
         assert_eq!(Memory::load(dir.path(), "b1").unwrap(), memory());
         let other = Memory::load(dir.path(), "b2").unwrap();
         assert_eq!((other.boot.as_str(), other.seen.len(), other.inventory.len()), ("b2", 0, 0));
+    }
+
+    #[test]
+    fn new_cgroups_are_kept_at_once_ages_rarely_and_nothing_new_never() {
+        let dir = tempfile::tempdir().unwrap();
+        let written = || {
+            let there = std::fs::metadata(dir.path().join(FILE)).is_ok();
+            if there {
+                std::fs::rename(dir.path().join(FILE), dir.path().join("taken")).unwrap();
+            }
+            there
+        };
+        let at = |seconds| BootTime::default().after(Duration::from_secs(seconds));
+        let mut keeper = Keeper::default();
+        let mut keep = |memory: &Memory, seconds, last| {
+            keeper.keep(memory.clone(), dir.path(), at(seconds), last).unwrap();
+            written()
+        };
+        let mut older = memory();
+        older.inventory.note(&sample::half_created(), Look::Clean, at(9));
+        let cgroups = Memory { seen: vec![], ..older.clone() };
+        assert!(keep(&memory(), 0, false), "the first");
+        assert!(!keep(&memory(), 1000, true), "nothing new");
+        assert!(!keep(&older, 1, false), "only an age");
+        assert!(keep(&older, 2, true), "the last chance");
+        assert!(keep(&cgroups, 3, false), "another cgroup");
+        assert!(!keep(&older_of(&cgroups), 4, false), "only an age");
+        assert!(keep(&older_of(&cgroups), 40, false), "an age, after a while");
+    }
+
+    fn older_of(memory: &Memory) -> Memory {
+        let mut older = memory.clone();
+        older.inventory.note(&sample::half_created(), Look::Guarded, BootTime::from_nanos(11));
+        older
     }
 
     #[test]

@@ -20,6 +20,7 @@ use super::hints::{self, Hints};
 use super::holds::Hold;
 use super::listen::Heard;
 use super::lock::{self, Lock};
+use super::memory::Keeper;
 use super::notify::Manager;
 use super::report;
 use super::schedule::{Due, Schedule};
@@ -72,6 +73,7 @@ struct Service {
     /// Earliest event that no look has followed yet.
     hinted: Option<BootTime>,
     lock: Option<Lock>,
+    keeper: Keeper,
     manager: Manager,
 }
 
@@ -139,7 +141,12 @@ pub async fn once(engine: Engine, settings: Settings) -> anyhow::Result<Tally> {
         }
         sleep(wait.max(Duration::from_millis(1))).await;
     };
-    let tally = service.reaping.tally(&last);
+    let unanswered = last.look.containerds.iter().find_map(|(address, answer)| match answer {
+        Lookup::Found(()) => None,
+        Lookup::NotFound => Some(format!("{address}: it is not running")),
+        Lookup::Unavailable(reason) => Some(format!("{address}: {reason}")),
+    });
+    let tally = Tally { unanswered, ..service.reaping.tally(&last) };
     service.stop("once");
     Ok(tally)
 }
@@ -202,6 +209,7 @@ impl Service {
             settings,
             hinted: None,
             lock,
+            keeper: Keeper::default(),
             manager: Manager::from_env(),
         })
     }
@@ -321,13 +329,19 @@ impl Service {
             // What was reaped should be gone now: look.
             self.schedule.hint(clock::boot());
         }
-        // One writer: two would take each other's new file away.
-        if self.lock.is_some()
-            && let Err(error) = self.engine.memory().save(&self.settings.state_dir)
-        {
+        self.keep(false);
+        Ok((round, acted))
+    }
+
+    /// Keeps what the next run should know. One writer: two would take each other's new file away.
+    fn keep(&mut self, last: bool) {
+        if self.lock.is_none() {
+            return;
+        }
+        let kept = self.keeper.keep(self.engine.memory(), &self.settings.state_dir, clock::boot(), last);
+        if let Err(error) = kept {
             tracing::warn!(error = %crate::kernel::chain(&error), "cannot keep the memory; a restart begins anew");
         }
-        Ok((round, acted))
     }
 
     /// Tries the lock again, if another process had it.
@@ -365,6 +379,7 @@ impl Service {
 
     fn stop(&mut self, reason: &str) {
         self.manager.stopping();
+        self.keep(true);
         self.reaping.stop(reason);
         tracing::info!(reason, "stopped");
     }

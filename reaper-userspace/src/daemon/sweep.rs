@@ -1,6 +1,6 @@
 //! What follows a round: records, refusals, and acts within budget; and the retries of what is stuck.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -41,8 +41,10 @@ struct Stuck {
 }
 
 /// How a one-shot run ended.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
+    /// A containerd that gave no answer to the last look, and why: what it knows nobody could judge.
+    pub unanswered: Option<String>,
     /// Reaps that ended everything.
     pub reaped: usize,
     /// Reaps that did not.
@@ -142,7 +144,7 @@ impl Reaping {
         self.note_changes(&round.bundles, hinted);
         self.note_changes(&round.units, hinted);
         self.note_changes(&round.misplaced, hinted);
-        self.forget(round);
+        self.forget(round, &in_use(engine, round));
         let (containers, bundles) = (self.due_proofs(&round.judged), self.due_proofs(&round.bundles));
         let units = self.due_proofs(&round.units);
         let due = containers.len().saturating_add(bundles.len()).saturating_add(units.len());
@@ -260,13 +262,17 @@ impl Reaping {
         self.ledger.write(RecordType::LeakConfirmed, |journal, at| journal.leak_confirmed(at, id, body));
     }
 
-    /// What is gone, or in use again.
-    fn forget(&mut self, round: &Round) {
+    /// What is gone, or in use again, which is no end of a leak.
+    fn forget(&mut self, round: &Round, in_use: &BTreeSet<LeakId>) {
         let present = round.ids();
         let gone: Vec<LeakId> = self.states.keys().filter(|id| !present.contains(id)).cloned().collect();
         for id in gone {
             let Some((kind, state)) = self.states.remove(&id) else { continue };
             let by_us = self.reaped.remove(&id).is_some();
+            if in_use.contains(&id) {
+                tracing::info!(leak = %id, %kind, %state, "in use again");
+                continue;
+            }
             let by = if by_us { ClearedBy::Reaper } else { ClearedBy::Vanished };
             self.metrics.leak.cleared.inc((kind, by));
             if !by_us {
@@ -379,6 +385,10 @@ impl Reaping {
     }
 
     fn settle(&mut self, id: LeakId, kind: LeakKind, outcome: Outcome) {
+        if outcome == Outcome::Partial {
+            // Its cgroups are gone, and it was us.
+            self.reaped.insert(id.clone(), kind);
+        }
         if outcome == Outcome::Reaped {
             self.tally.reaped = self.tally.reaped.saturating_add(1);
             self.stuck.remove(&id);
@@ -411,11 +421,18 @@ impl Reaping {
 
     /// What a one-shot run comes to, given its last look.
     pub(super) fn tally(&self, last: &Round) -> Tally {
-        Tally { left: last.confirmed(), ..self.tally }
+        Tally { left: last.confirmed(), ..self.tally.clone() }
     }
 
     pub(super) fn stop(&mut self, reason: &str) {
         let reason = reason.to_owned();
         self.ledger.write(RecordType::DaemonStop, |journal, at| journal.daemon_stop(at, reason));
     }
+}
+
+/// What a containerd lists as a task again.
+fn in_use(engine: &Engine, round: &Round) -> BTreeSet<LeakId> {
+    let live: BTreeSet<_> = round.look.live.iter().map(|live| &live.container).collect();
+    let seen = engine.seen().iter().filter(|seen| live.contains(&seen.container));
+    seen.map(|seen| LeakId::of(&seen.container, &seen.cgroup)).collect()
 }
