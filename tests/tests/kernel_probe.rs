@@ -6,6 +6,8 @@
 mod bench;
 #[path = "kernel_probe/classic.rs"]
 mod classic;
+#[path = "kernel_probe/guard.rs"]
+mod guard;
 #[path = "kernel_probe/reuse.rs"]
 mod reuse;
 

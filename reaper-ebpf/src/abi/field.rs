@@ -27,6 +27,8 @@ macro_rules! kernel_fields {
             OFF_CSS_CGROUP = cgroup_subsys_state.cgroup;
             OFF_NODE_ID = kernfs_node.id;
             OFF_ROOT_HIERARCHY = cgroup_root.hierarchy_id;
+            OFF_DENTRY_INODE = dentry.d_inode;
+            OFF_INODE_NUMBER = inode.i_ino;
         }
     };
 }

@@ -12,6 +12,11 @@ pub const CGROUP_RING: &str = "CGROUP_RING";
 pub const PROCESS_RING: &str = "PROCESS_RING";
 /// Per-CPU array of losses; see [`Counter`](super::Counter).
 pub const LOST: &str = "LOST";
+/// Hash: process and thread to the inode of the directory that the thread may remove; see [`RMDIR_GUARD`].
+pub const ARMED: &str = "ARMED";
+/// LSM program, and the hook it attaches to: refuses a thread in `ARMED` the rmdir of anything else. Optional: most
+/// kernels call no LSM programs.
+pub const RMDIR_GUARD: &str = "inode_rmdir";
 /// Global: thread group id of the process that loads the object, for the self checks.
 pub const SELF_TGID: &str = "SELF_TGID";
 

@@ -7,7 +7,7 @@
 
 use aya_ebpf::helpers::generated::{bpf_get_current_cgroup_id, bpf_get_current_comm};
 use aya_ebpf::helpers::{bpf_get_current_pid_tgid, bpf_probe_read_kernel};
-use aya_ebpf::programs::{BtfTracePointContext, TracePointContext};
+use aya_ebpf::programs::{BtfTracePointContext, LsmContext, TracePointContext};
 use aya_ebpf::{EbpfContext as _, Global};
 use reaper_ebpf::abi::Comm;
 
@@ -23,6 +23,25 @@ pub(crate) struct Task(*const Opaque);
 /// A `struct cgroup *`.
 #[derive(Clone, Copy)]
 pub(crate) struct Cgroup(*const Opaque);
+
+/// A `struct dentry *`.
+#[derive(Clone, Copy)]
+pub(crate) struct Dentry(*const Opaque);
+
+// === impl Dentry ===
+
+impl Dentry {
+    /// Argument `n` of the hook, which must be an entry of a directory that exists.
+    pub(crate) fn arg(ctx: &LsmContext, n: usize) -> Self {
+        Self(ctx.arg(n))
+    }
+
+    /// Its inode's number; in cgroupfs the cgroup's id.
+    pub(crate) fn inode_number(self) -> u64 {
+        let inode: *const Opaque = read(self.0, &maps::OFF_DENTRY_INODE);
+        read(inode, &maps::OFF_INODE_NUMBER)
+    }
+}
 
 // === impl Task ===
 
@@ -151,6 +170,12 @@ pub(crate) fn current_comm() -> Comm {
 pub(crate) fn current_cgroup_id() -> u64 {
     // SAFETY: the helper takes nothing and returns a number.
     unsafe { bpf_get_current_cgroup_id() }
+}
+
+/// The running thread, as its process and itself in one number.
+#[inline(always)]
+pub(crate) fn current_thread() -> u64 {
+    bpf_get_current_pid_tgid()
 }
 
 /// The running thread and its process.

@@ -8,7 +8,8 @@
 //! # Invariants
 //! - No per-CPU scratch: from Linux 7.0 on a tracing program can be preempted by another (measured trouble in
 //!   Falco). Data live on the stack or in a ring reservation.
-//! - A program returns 0 whatever happens; what it could not say is counted in `LOST`.
+//! - A program that reports returns 0 whatever happens; what it could not say is counted in `LOST`.
+//! - The guard refuses only threads of ours, which asked for it, and only what they did not mean.
 #![no_std]
 #![no_main]
 #![expect(unsafe_code, reason = "sections and symbols of a BPF object are made by unsafe attributes")]
@@ -25,13 +26,17 @@ mod cgroup;
 mod classic;
 mod emit;
 mod filter;
+mod guard;
 mod kread;
 mod maps;
 mod signal;
 mod task;
 
-use aya_ebpf::macros::{btf_tracepoint, tracepoint};
-use aya_ebpf::programs::{BtfTracePointContext, TracePointContext};
+use aya_ebpf::macros::{btf_tracepoint, lsm, tracepoint};
+use aya_ebpf::programs::{BtfTracePointContext, LsmContext, TracePointContext};
+
+/// `asm-generic/errno-base.h`.
+const EPERM: i32 = 1;
 
 #[btf_tracepoint(function = "cgroup_mkdir")]
 fn cgroup_mkdir(ctx: BtfTracePointContext) -> Option<()> {
@@ -116,6 +121,14 @@ fn sched_process_exit_classic(ctx: TracePointContext) -> Option<()> {
 #[tracepoint(category = "task", name = "task_newtask")]
 fn self_check_classic(ctx: TracePointContext) -> Option<()> {
     classic::try_self_check(&ctx)
+}
+
+/// Loaded where the kernel calls LSM programs. What a program before this one refused stays refused; the verifier wants to
+/// see the answer.
+#[lsm(hook = "inode_rmdir")]
+fn inode_rmdir(ctx: LsmContext) -> i32 {
+    let before: i32 = ctx.arg(2);
+    if before == 0 && guard::may_remove(&ctx) { 0 } else { -EPERM }
 }
 
 /// `GPL` helpers need a compatible licence (`include/linux/license.h:license_is_gpl_compatible`).

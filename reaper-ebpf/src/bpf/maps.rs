@@ -34,6 +34,10 @@ pub(crate) static PROCESS_RING: RingBuf = RingBuf::with_byte_size(RING_BYTES, 0)
 #[map]
 pub(crate) static LOST: PerCpuArray<u64> = PerCpuArray::with_max_entries(COUNTERS, 0);
 
+/// Which directory, by its inode, a thread of ours is about to remove.
+#[map]
+pub(crate) static ARMED: HashMap<u64, u64> = HashMap::with_max_entries(64, 0);
+
 /// Thread group id of the process that loads the object.
 #[unsafe(no_mangle)]
 pub(crate) static SELF_TGID: Global<u64> = Global::new(0);

@@ -172,6 +172,11 @@ impl CgroupfsError {
         self.errno() == Some(Errno::BUSY)
     }
 
+    /// True if the guard on rmdir refused: the name is another cgroup's by now.
+    pub fn is_refused(&self) -> bool {
+        matches!(self, Self::Remove { source: Errno::PERM, .. })
+    }
+
     /// True if the cgroup is threaded and only its domain can be asked or killed.
     pub fn is_threaded(&self) -> bool {
         self.errno() == Some(Errno::OPNOTSUPP)

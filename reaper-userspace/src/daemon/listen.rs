@@ -14,9 +14,11 @@ use super::clock;
 use super::follow::claim;
 use crate::event::{Event, Occurrence};
 use crate::ident::{StartTicks, Tgid};
+use crate::kernel::chain;
 use crate::lineage::{Claim, is_command};
 use crate::probe::{Failed, Level, Probe, ProbeError, Rings};
 use crate::procfs;
+use crate::reap;
 use crate::time::BootTime;
 
 /// More than both rings hold.
@@ -49,7 +51,8 @@ pub(super) fn listen(
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
     let listen = move || {
         runtime.block_on(async {
-            let (loaded, failed) = Probe::first_of(levels, object);
+            let (mut loaded, failed) = Probe::first_of(levels, object);
+            guard_removals(loaded.as_mut().map(|(probe, _)| probe));
             let (sender, receiver) = channel(1);
             let (probe, rings) = loaded.unzip();
             // Nobody waits any more: then there is nobody to read for either.
@@ -61,6 +64,18 @@ pub(super) fn listen(
     };
     thread::Builder::new().name("events".to_owned()).spawn(listen)?;
     Ok(told.recv()?)
+}
+
+/// The guard is one more safety and no condition.
+fn guard_removals(probe: Option<&mut Probe>) {
+    let Some(probe) = probe else { return };
+    match probe.take_guard() {
+        Ok(guard) => {
+            tracing::info!("removals are guarded by the kernel");
+            reap::guard::install(Some(guard));
+        }
+        Err(error) => tracing::debug!(reason = chain(&error), "removals are not guarded by the kernel"),
+    }
 }
 
 async fn read(mut rings: Rings, sender: &Sender<Batch>) {

@@ -9,7 +9,9 @@ use aya::programs::{BtfTracePoint, Program, ProgramError, TracePoint};
 use aya::{Btf, Ebpf, EbpfLoader, Endianness};
 use reaper_ebpf::abi::name;
 
-use super::{Level, Loaded, Probe, ProbeError, Rings, btf, check, filter, format, ring};
+use super::{
+    Guard, GuardError, Level, Loaded, Probe, ProbeError, Rings, btf, check, filter, format, guard, ring,
+};
 use crate::kernel::return_memory;
 
 const KERNEL_BTF: &str = "/sys/kernel/btf/vmlinux";
@@ -24,10 +26,10 @@ pub(super) fn load(object: &[u8], level: Level) -> Result<Loaded, ProbeError> {
     if tokio::runtime::Handle::try_current().is_err() {
         return Err(ProbeError::Runtime);
     }
-    let mut programs = match level {
-        Level::Btf => load_typed(object),
-        Level::Classic => load_classic(object),
-    }?;
+    let (mut programs, guard) = match level {
+        Level::Btf => load_typed(object)?,
+        Level::Classic => (load_classic(object)?, Err(GuardError::NoTypes)),
+    };
     // glibc would keep some 20 MB for later, and there is no later.
     return_memory();
     let mut processes: RingBuf<_> = take(&mut programs, name::PROCESS_RING)?;
@@ -45,6 +47,7 @@ pub(super) fn load(object: &[u8], level: Level) -> Result<Loaded, ProbeError> {
         filter: filter::Filter::new(take(&mut programs, name::FILTER)?),
         lost: take(&mut programs, name::LOST)?,
         programs,
+        guard,
         undecodable,
     };
     for program in level.programs() {
@@ -61,7 +64,7 @@ fn loader() -> EbpfLoader<'static> {
 }
 
 /// Types of the kernel need 15 MB while parsed: they live no longer than this function.
-fn load_typed(object: &[u8]) -> Result<Ebpf, ProbeError> {
+fn load_typed(object: &[u8]) -> Result<(Ebpf, Result<Guard, GuardError>), ProbeError> {
     let bytes = read_btf().map_err(|source| ProbeError::ReadBtf { path: KERNEL_BTF, source })?;
     let offsets = btf::offsets(&bytes)?;
     let offsets = offsets.iter().map(|(field, offset)| (field.global, *offset)).collect::<Vec<_>>();
@@ -71,7 +74,8 @@ fn load_typed(object: &[u8]) -> Result<Ebpf, ProbeError> {
     each(&mut programs, Level::Btf, |program, at| {
         <&mut BtfTracePoint>::try_from(program)?.load(at.tracepoint, &types)
     })?;
-    Ok(programs)
+    let guard = guard::attach(&mut programs, &types);
+    Ok((programs, guard))
 }
 
 fn load_classic(object: &[u8]) -> Result<Ebpf, ProbeError> {

@@ -14,6 +14,7 @@ mod check;
 mod error;
 mod filter;
 mod format;
+mod guard;
 mod load;
 mod losses;
 mod ring;
@@ -34,6 +35,7 @@ use crate::ident::{CgroupRef, ProcessKey, StartTicks};
 pub use btf::LayoutError;
 pub use error::ProbeError;
 pub use format::FormatError;
+pub use guard::{Guard, GuardError};
 pub use losses::{Loss, Losses};
 
 /// `linux/bpf.h`: the entry must be new.
@@ -56,6 +58,7 @@ pub struct Probe {
     watch: HashMap<MapData, u32, WatchEntry>,
     filter: filter::Filter,
     lost: PerCpuArray<MapData, u64>,
+    guard: Result<Guard, GuardError>,
     undecodable: Arc<AtomicU64>,
 }
 
@@ -129,6 +132,11 @@ impl Probe {
             }
         }
         (None, failed)
+    }
+
+    /// The guard on rmdir, for whoever removes; why there is none, if so. Taken once.
+    pub fn take_guard(&mut self) -> Result<Guard, GuardError> {
+        std::mem::replace(&mut self.guard, Err(GuardError::Missing))
     }
 
     /// What this is.

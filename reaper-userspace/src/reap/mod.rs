@@ -14,6 +14,7 @@
 
 mod bundle;
 mod freezer;
+pub mod guard;
 pub mod hook;
 mod kill;
 mod members;

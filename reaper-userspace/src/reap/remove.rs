@@ -12,6 +12,7 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use super::freezer::pause;
+use super::guard;
 use super::hook::{self, Point};
 use super::{Held, Timing};
 use crate::cgroupfs::{CgroupControl as _, CgroupDir, Child};
@@ -194,8 +195,10 @@ fn remove_one(parent: &CgroupDir, dir: &CgroupDir) -> Result<Attempt, Failure> {
         Err(error) => return Err(Failure::Other(chain(&error))),
     };
     hook::pass(Point::Rmdir);
-    match doomed.remove() {
+    let removed = guard::only(dir.cgroup().id.0, || doomed.remove());
+    match removed.map_err(|error| Failure::Other(chain(&error)))? {
         Ok(_removed_or_gone) => ended(dir, path),
+        Err(error) if error.is_refused() => Ok(Attempt::Busy(chain(&error))),
         Err(error) if error.is_busy() => Ok(Attempt::Busy(chain(&error))),
         Err(error) => Err(Failure::Other(chain(&error))),
     }

@@ -8,14 +8,16 @@ use rustix::system::uname;
 
 use super::check::Check;
 use crate::kernel::{chain, read_path};
-use crate::probe::{self, Level, Probe, ProbeError};
+use crate::probe::{self, Guard, GuardError, Level, Probe, ProbeError};
 
 const BTF: &str = "/sys/kernel/btf/vmlinux";
 const LOCKDOWN: &str = "/sys/kernel/security/lockdown";
 const LOCKDOWN_LIMIT: u64 = 256;
 
 pub(super) fn all() -> Vec<Check> {
-    vec![kernel(), btf(), lockdown(), probes()]
+    let mut checks = vec![kernel(), btf(), lockdown()];
+    checks.extend(probes());
+    checks
 }
 
 fn kernel() -> Check {
@@ -68,13 +70,27 @@ fn judge_lockdown(mode: Option<&str>) -> Check {
 }
 
 /// Really loads and attaches the programs, which also checks what they read; they are gone when this returns.
-fn probes() -> Check {
+fn probes() -> Vec<Check> {
     let Some(object) = probe::embedded() else {
         let remedy = "build it with `cargo xtask build`; until then the daemon only looks from time to time";
-        return Check::warning("probes", "level poll: this binary has no BPF object", remedy);
+        return vec![Check::warning("probes", "level poll: this binary has no BPF object", remedy)];
     };
-    let (probe, failed) = Probe::first_of(&Level::ALL, object);
-    judge_probes(probe.as_ref().map(|(probe, _)| probe.level()), &failed)
+    let (mut probe, failed) = Probe::first_of(&Level::ALL, object);
+    let level = probe.as_ref().map(|(probe, _)| probe.level());
+    let guard = probe.as_mut().map(|(probe, _)| judge_guard(&probe.take_guard()));
+    std::iter::once(judge_probes(level, &failed)).chain(guard).collect()
+}
+
+/// One more safety, and no condition: nothing has to be done where there is none.
+fn judge_guard(guard: &Result<Guard, GuardError>) -> Check {
+    match guard {
+        Ok(_) => {
+            Check::ok("rmdir_guard", "the kernel refuses the removal of any other cgroup than the meant one")
+        }
+        Err(error) => {
+            Check::ok("rmdir_guard", format!("none, the look before a removal is all: {}", chain(error)))
+        }
+    }
 }
 
 /// The level, and for each better one why not.
