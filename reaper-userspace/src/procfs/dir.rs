@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use ::procfs::FromRead as _;
 use ::procfs::process::Stat;
-use rustix::fs::{AtFlags, CWD, Mode, OFlags, openat, readlinkat, statat};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, fstatfs, openat, readlinkat, statat};
 use rustix::io::{Errno, retry_on_intr};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
@@ -15,6 +15,8 @@ use crate::fact::FileId;
 use crate::ident::Tgid;
 use crate::kernel::{ReadError, read_at, read_path, read_prefix_at};
 
+/// `OVERLAYFS_SUPER_MAGIC` of `linux/magic.h`.
+const OVERLAY_MAGIC: i64 = 0x794c_7630;
 /// `stat`, `cgroup` and `wchan` are a few lines; `cgroup` holds up to 16 paths.
 const FILE_LIMIT: u64 = 1 << 17;
 
@@ -67,6 +69,17 @@ impl ProcDir {
     pub(super) fn exe_file(&self) -> Result<Option<FileId>, ProcfsError> {
         match retry_on_intr(|| statat(&self.fd, "exe", AtFlags::empty())) {
             Ok(stat) => Ok(Some(FileId { device: stat.st_dev, inode: stat.st_ino })),
+            Err(Errno::NOENT | Errno::ACCESS | Errno::PERM) => Ok(None),
+            Err(source) => Err(self.explain("exe", ReadError::Read { path: "exe".into(), source })),
+        }
+    }
+
+    /// Whether `exe` leads to a file of an overlay; `None` as in [`Self::exe`].
+    pub(super) fn exe_on_overlay(&self) -> Result<Option<bool>, ProcfsError> {
+        let flags = OFlags::PATH | OFlags::CLOEXEC;
+        let opened = retry_on_intr(|| openat(&self.fd, "exe", flags, Mode::empty()));
+        match opened.and_then(|file| retry_on_intr(|| fstatfs(&file))) {
+            Ok(stat) => Ok(Some(stat.f_type == OVERLAY_MAGIC)),
             Err(Errno::NOENT | Errno::ACCESS | Errno::PERM) => Ok(None),
             Err(source) => Err(self.explain("exe", ReadError::Read { path: "exe".into(), source })),
         }

@@ -28,5 +28,5 @@ pub use error::ProcfsError;
 pub use handle::{Candidate, Member, PidHandle};
 pub use invocation::invocation;
 pub use membership::{cgroup_of, cgroups_of};
-pub use process::{alive, all, exe_file, is_root, read, start_of, wait_channel};
+pub use process::{alive, all, exe_file, exe_on_overlay, is_root, read, start_of, wait_channel};
 pub use runtime::{all_runtime_processes, runtime_processes};

@@ -99,6 +99,15 @@ pub fn exe_file(key: ProcessKey) -> Lookup<Option<FileId>> {
     .and_then(|file| file.map_or(Lookup::NotFound, Lookup::Found))
 }
 
+/// Whether the file that this incarnation executes is an overlay's; `Found(None)` as in [`exe_file`].
+pub fn exe_on_overlay(key: ProcessKey) -> Lookup<Option<bool>> {
+    answer(ProcDir::open(key.tgid).and_then(|dir| {
+        let overlay = dir.exe_on_overlay()?;
+        Ok((dir.stat()?.starttime == key.start.get()).then_some(overlay))
+    }))
+    .and_then(|overlay| overlay.map_or(Lookup::NotFound, Lookup::Found))
+}
+
 /// Whether this incarnation was started by root and acts as root, in terms of our user namespace.
 ///
 /// Both ids count: a set-user-id program acts as root and has the arguments that anybody gave it. The owner of

@@ -2,7 +2,9 @@
 //!
 //! `runc init` waits for its start still executing the runtime. Its name says nothing: the process chooses `comm` and
 //! argv, and runc 1.1 executes itself from a detached bind mount, whose exe link reads `/`. Device and inode are those
-//! of the binary all the same; later versions use a sealed memfd, which is named.
+//! of the binary all the same; later versions use a sealed memfd, which is named; runc 1.2 and later an overlay of its
+//! own over the binary's directory, detached as well (`libcontainer/dmz/overlayfs_linux.go:sealedOverlayfs`): its link
+//! reads `/runc`, its device is the overlay's, and its inode is the binary's (seen: runc 1.3.6).
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -48,7 +50,19 @@ pub(super) fn is_init(process: &ProcessFact, binaries: &BTreeSet<FileId>) -> boo
         .as_ref()
         .and_then(|exe| exe.to_str())
         .is_some_and(|exe| MEMFDS.iter().any(|memfd| exe.starts_with(memfd)));
-    let is_binary =
-        || matches!(procfs::exe_file(process.key), Lookup::Found(Some(file)) if binaries.contains(&file));
+    let is_binary = || match procfs::exe_file(process.key) {
+        Lookup::Found(Some(file)) => binaries.contains(&file) || is_sealed(process, file, binaries),
+        Lookup::Found(None) | Lookup::NotFound | Lookup::Unavailable(_) => false,
+    };
     process.argv.get(1).is_some_and(|word| word == "init") && (from_memfd || is_binary())
+}
+
+/// Whether the file is one of the binaries seen through a runtime's own overlay. An overlay keeps the inode number of
+/// what it shows where its layers are of one file system, and there the number is nobody else's.
+fn is_sealed(process: &ProcessFact, file: FileId, binaries: &BTreeSet<FileId>) -> bool {
+    let at_root =
+        process.exe.as_deref().is_some_and(|exe| NAMES.iter().any(|name| exe == Path::new("/").join(name)));
+    at_root
+        && binaries.iter().any(|binary| binary.inode == file.inode)
+        && procfs::exe_on_overlay(process.key) == Lookup::Found(Some(true))
 }
