@@ -138,22 +138,22 @@ impl Hints {
         new
     }
 
-    /// Asks for the lives of these shims and of what they start. Those that began after the probes are known to the
+    /// Asks for the lives of these processes and of what they start. Shims that began after the probes are known to the
     /// kernel's side already. Ended ones it forgets by itself: by now their number may mean another one. True as above.
     pub(super) fn watch(&mut self, wanted: BTreeSet<ProcessKey>) -> bool {
         let Some(probe) = &mut self.probe else { return false };
         let mut new = false;
-        for shim in wanted.difference(&self.watched) {
-            match probe.watch(*shim) {
+        for process in wanted.difference(&self.watched) {
+            match probe.watch(*process) {
                 Ok(added) => new |= added,
                 // What it starts is seen by name at its exec, all the same.
-                Err(error) => tracing::warn!(error = %chain(&error), "no events from this shim"),
+                Err(error) => tracing::warn!(error = %chain(&error), %process, "no events from this process"),
             }
             // Ended meanwhile: its number must not be watched for the sake of who has it next.
-            if start_of(shim.tgid) != Some(shim.start)
-                && let Err(error) = probe.unwatch(*shim)
+            if start_of(process.tgid) != Some(process.start)
+                && let Err(error) = probe.unwatch(*process)
             {
-                tracing::warn!(error = %chain(&error), "events may come from a stranger with the shim's number");
+                tracing::warn!(error = %chain(&error), %process, "events may come from a stranger with its number");
             }
         }
         self.watched = wanted;

@@ -314,7 +314,7 @@ impl Service {
         let round = self.engine.round(&self.hints.freshness()).await;
         // Both: what is new in either was not reported until now, and is looked at again.
         let new = self.hints.track(wanted(&self.engine, &round))
-            | self.hints.watch(round.look.shims.iter().copied().collect());
+            | self.hints.watch(awaited(&round));
         if trigger == ResyncTrigger::Periodic {
             self.hints.tidy();
         }
@@ -408,6 +408,13 @@ const fn trigger_of(due: Due) -> ResyncTrigger {
         Due::Periodic => ResyncTrigger::Periodic,
         Due::Asked => ResyncTrigger::Event,
     }
+}
+
+/// Shims, and the commands that hold something back, as clients do that no probe would follow: the end of each is worth
+/// a look.
+fn awaited(round: &Round) -> BTreeSet<ProcessKey> {
+    let holding = round.judged.iter().flat_map(|judged| &judged.sighting.in_flight);
+    round.look.shims.iter().copied().chain(holding.map(|command| command.process.key)).collect()
 }
 
 /// The cgroups of containers, for what happens in them, and the cgroups they are in, for new ones.
