@@ -367,7 +367,7 @@ async fn what_a_full_ring_loses_is_counted_exactly() {
     assert!(missing > 0, "{lost:?}");
 
     // The ring is full: what happened to `unseen` is lost as well, so drain before the marker.
-    let mut events = until(&mut probe, |events| events.len() > 3_000).await;
+    let mut events = until(&mut probe, |events| events.len() > 700).await;
     let marker = root.child("marker").id();
     events.extend(until(&mut probe, |events| life(events, marker).contains(&"removed")).await);
     assert_eq!(life(&events, unseen), [""; 0]);
