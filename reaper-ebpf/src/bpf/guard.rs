@@ -15,5 +15,5 @@ pub(crate) fn may_remove(ctx: &LsmContext) -> bool {
     // SAFETY: only this thread changes its own entry, and it is here.
     let Some(armed) = (unsafe { ARMED.get(&thread) }) else { return true };
     // Arguments: the directory above, the entry, what programs before this one said.
-    Dentry::arg(ctx, 1).inode_number() == *armed
+    Dentry::arg(ctx, 1).inode_number() == Some(*armed)
 }

@@ -36,10 +36,11 @@ impl Dentry {
         Self(ctx.arg(n))
     }
 
-    /// Its inode's number; in cgroupfs the cgroup's id.
-    pub(crate) fn inode_number(self) -> u64 {
+    /// Its inode's number; in cgroupfs the cgroup's id. An entry may have no inode, and newer verifiers want to see that
+    /// asked.
+    pub(crate) fn inode_number(self) -> Option<u64> {
         let inode: *const Opaque = read(self.0, &maps::OFF_DENTRY_INODE);
-        read(inode, &maps::OFF_INODE_NUMBER)
+        (!inode.is_null()).then(|| read(inode, &maps::OFF_INODE_NUMBER))
     }
 }
 
