@@ -133,6 +133,7 @@ pub(crate) fn prove(world: &World) -> Result<LeakProof, String> {
 
 impl Scene {
     fn pass(&mut self, point: Point) {
+        self.world.signalled |= point == Point::Signal;
         let mut due = vec![];
         self.due.retain_mut(|one| {
             let now = one.point == point && one.after == 0;

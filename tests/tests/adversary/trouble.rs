@@ -200,7 +200,7 @@ fn move_out(world: &mut World, random: &mut Random, point: Point) -> bool {
         return false;
     }
     // Held and proven a member, it may be killed wherever it is by then: it is what was judged.
-    if point < Point::Relisted {
+    if point < Point::Relisted && !world.signalled {
         world.members.retain(|member| *member != pid);
         world.left.push(pid);
     }

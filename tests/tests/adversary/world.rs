@@ -44,6 +44,8 @@ pub(crate) struct World {
     pub(crate) forkers: usize,
     /// The one without its main thread: moved, it would leave that behind, and still be listed.
     pub(crate) headless: Option<i32>,
+    /// Signals were sent: whoever is moved away from now on may be dying.
+    pub(crate) signalled: bool,
     /// Moved away before they could be held: they must live.
     pub(crate) left: Vec<i32>,
     /// Bystanders that may be anywhere in the trees.
@@ -73,6 +75,7 @@ impl World {
             members: vec![],
             forkers: 0,
             headless: None,
+            signalled: false,
             left: vec![],
             guests: vec![],
             others_froze: false,
@@ -116,6 +119,7 @@ impl World {
         self.name = random.pick(&NAMES);
         self.told = random.once_in(24).then(|| self.lie(random));
         self.server = by_hand::server();
+        self.signalled = false;
         self.bundle_in_use = random.once_in(12);
         if self.bundle_in_use {
             self.bundle.set()?;
