@@ -313,8 +313,7 @@ impl Service {
         let began = clock::awake();
         let round = self.engine.round(&self.hints.freshness()).await;
         // Both: what is new in either was not reported until now, and is looked at again.
-        let new = self.hints.track(wanted(&self.engine, &round))
-            | self.hints.watch(awaited(&round));
+        let new = self.hints.track(wanted(&self.engine, &round)) | self.hints.watch(awaited(&round));
         if trigger == ResyncTrigger::Periodic {
             self.hints.tidy();
         }
