@@ -16,12 +16,16 @@ use super::guard;
 use super::hook::{self, Point};
 use super::{Held, Timing};
 use crate::cgroupfs::{CgroupControl as _, CgroupDir, Child};
+use crate::fact::Controllers;
 use crate::ident::{CgroupPath, Lookup, ProcessKey};
 use crate::kernel::chain;
 use crate::procfs;
 
 const FIRST_WAIT: Duration = Duration::from_micros(100);
 const LONGEST_WAIT: Duration = Duration::from_millis(50);
+/// How long systemd is left to take a scope's cgroup away itself; the kernel holds its notice back for 10 ms at most
+/// (`kernel/cgroup/cgroup.c:CGROUP_FILE_NOTIFY_MIN_INTV`).
+const SCOPE_PATIENCE: Duration = Duration::from_millis(250);
 
 /// Why a tree was not removed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -92,6 +96,7 @@ impl Remover {
         let work = move || {
             for Job { held, removing, answer } in queue {
                 // The receiver is gone only after the deadline, when nobody wants the answer any more.
+                removing.leave_to_systemd(&held);
                 let _too_late = answer.send(removing.tree(&held.parent, &held.dir)).is_err();
             }
         };
@@ -122,6 +127,23 @@ impl Remover {
 // === impl Removing ===
 
 impl Removing {
+    /// systemd watches `cgroup.events` of its scopes. If the directory goes before the notice that nobody is left comes,
+    /// the watch goes with it, and the unit stays active for ever (seen with systemd 257).
+    fn leave_to_systemd(&self, held: &Held) {
+        let is_scope =
+            held.target.path.name().is_some_and(|name| name.as_encoded_bytes().ends_with(b".scope"));
+        if !is_scope || held.target.controllers != Controllers::Unified {
+            return;
+        }
+        let began = (self.timing.now)();
+        while !held.dir.is_removed()
+            && !self.timing.expired()
+            && (self.timing.now)().since(began) < SCOPE_PATIENCE
+        {
+            pause(FIRST_WAIT.saturating_mul(20));
+        }
+    }
+
     fn tree(&self, parent: &CgroupDir, dir: &CgroupDir) -> Result<(), Failure> {
         let mut wait = FIRST_WAIT;
         loop {

@@ -9,6 +9,7 @@ mod elsewhere;
 mod identity;
 mod kill;
 mod place;
+mod scope;
 mod stuck;
 
 /// One test a view for each function.
