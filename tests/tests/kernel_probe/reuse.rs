@@ -1,12 +1,13 @@
 //! Numbers of watched processes that are forced to come back.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use reaper_userspace::event::{Event, Occurrence};
 use reaper_userspace::ident::Tgid;
 use reaper_userspace::lineage::{Incarnation, Lineage, Notice};
+use reaper_userspace::time::BootTime;
 
 use crate::bench::{Process, attached, until};
 
@@ -35,6 +36,16 @@ impl Truth {
     }
 }
 
+fn child_of(parent: u32, event: &Event) -> Option<(Tgid, BootTime)> {
+    let Occurrence::Forked { creator, child, born, .. } = event.what else { return None };
+    (creator.tgid.get() == parent).then_some((child.tgid, born))
+}
+
+fn ended(event: &Event) -> Option<(Tgid, BootTime)> {
+    let Occurrence::Exited { process, born, .. } = event.what else { return None };
+    Some((process.tgid, born))
+}
+
 fn adversary() -> Process {
     let mut command = Command::new(env!("CARGO_BIN_EXE_reuse"));
     Process::spawn(command.arg(BATCH.to_string()).stderr(Stdio::inherit()), None)
@@ -50,8 +61,10 @@ async fn ten_thousand_forced_reuses_are_reported_each_and_none_is_confused() {
     let begun = Instant::now();
     for batch in 1..=BATCHES {
         adversary.say("go");
+        // Runtimes of other tests are watched too, and end as well.
         let ends = |events: &[Event]| {
-            events.iter().filter(|event| matches!(event.what, Occurrence::Exited { .. })).count()
+            let children: BTreeSet<_> = events.iter().filter_map(|event| child_of(parent, event)).collect();
+            events.iter().filter(|event| ended(event).is_some_and(|end| children.contains(&end))).count()
         };
         let events = until(&mut probe, |events| ends(events) >= BATCH).await;
         for event in &events {
